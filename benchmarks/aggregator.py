@@ -1,17 +1,19 @@
-"""How fast the aggregator counts, beside DuckDB on the same shares; and what memory an hour of it takes.
+"""How fast the aggregator counts, beside DuckDB on the same shares; and what memory an hour of it
+takes.
 
     python benchmarks/aggregator.py [--answers 1000000] [--hour]
 
-Two proxies, 11 buckets, PrivApprox's two coins. DuckDB (two threads) joins two tables in memory on the 128-bit message id, XORs
-and adds up 11 bits. Beside it, of the same shares:
+Two proxies, 11 buckets, PrivApprox's two coins. DuckDB (two threads) joins two tables in memory on
+the 128-bit message id, XORs and adds up 11 bits. Beside it, of the same shares:
 
-- join, XOR and count: blocks in memory, as proxies cut them, to 11 counts; once with all shares there, once with 1 % missing at
-  each proxy, so that the ids differ and waiting shares are kept;
-- the whole path: read both logs (SQLite), decode, match, check tags and formats, find duplicates, count, and commit durably.
+- join, XOR and count: blocks in memory, as proxies cut them, to 11 counts; once with all shares
+  there, once with 1 % missing at each proxy, so that the ids differ and waiting shares are kept;
+- the whole path: read both logs (SQLite), decode, match, check tags and formats, find duplicates,
+  count, and commit durably.
 
-Rates are millions of answers a second, the best of some runs: by the clock, which a busy machine slows, and by processor time of
-all threads, which it hardly does. The claims are checked on processor time and on the clock, each against DuckDB's of the same
-run.
+Rates are millions of answers a second, the best of some runs: by the clock, which a busy machine
+slows, and by processor time of all threads, which it hardly does. The claims are checked on
+processor time and on the clock, each against DuckDB's of the same run.
 """
 
 from __future__ import annotations
@@ -29,19 +31,20 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from deniable.aggregator.catalogue import publish
+from deniable.aggregator.counting.catalogue import publish
+from deniable.aggregator.counting.join import Bucket
+from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.engines.embedded import Engine
-from deniable.aggregator.join import Bucket
-from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.logs.share_logs import EmbeddedLog
 from deniable.logs.sqlite_log import BlockLog
 from deniable.mechanisms.bits import count_columns
-from deniable.queries.buckets import Column
-from deniable.queries.keys import AnalystKey, KeyRing
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
+from deniable.queries.signed.key_ring import KeyRing
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.randomness import system_source
 from deniable.wire.blocks import cut
 from deniable.wire.shares import split_columns
@@ -74,7 +77,9 @@ def make_query(every: int = 60) -> Query:
         analyst=KEY.owner,
         sql="SELECT distance FROM trips",
         columns=[Column("distance", BUCKETS)],
-        schedule=Schedule(origin=1_700_000_000, expires=1_800_000_000, every=every, window=10 * every, slide=every),
+        schedule=Schedule(
+            origin=1_700_000_000, expires=1_800_000_000, every=every, window=10 * every, slide=every
+        ),
         proxies=["one", "two"],
         mechanism={"name": "TwoCoin", "p": 0.5, "q": 0.5},
     )
@@ -94,7 +99,10 @@ def duck(shares: list[Any], repeat: int) -> tuple[Rate, tuple[int, ...]]:
         connection.register("given", given)
         connection.execute(f"CREATE TABLE share{i} AS SELECT * FROM given")  # noqa: S608 - no input
     sums = ", ".join(f"sum((word >> {bit}) & 1)" for bit in range(11))
-    joined = "SELECT xor(a.word, b.word) AS word FROM share0 a JOIN share1 b ON a.high = b.high AND a.low = b.low"
+    joined = (
+        "SELECT xor(a.word, b.word) AS word FROM share0 a JOIN share1 b ON a.high = b.high AND"
+        " a.low = b.low"
+    )
     statement = f"SELECT count(*), {sums} FROM ({joined})"  # noqa: S608
     rate, found = best(shares[0].shape[1], lambda: connection.execute(statement).fetchone(), repeat)
     return rate, tuple(int(number) for number in found)
@@ -118,7 +126,9 @@ def join_xor_count(query: Query, shares: list[Any]) -> Callable[[], tuple[int, .
     return run
 
 
-def whole_path(query: Query, shares: list[Any], folder: Path, batches: int, repeat: int) -> tuple[Rate, tuple[int, ...]]:
+def whole_path(
+    query: Query, shares: list[Any], folder: Path, batches: int, repeat: int
+) -> tuple[Rate, tuple[int, ...]]:
     """From two logs, to which the shares were appended in batches, to committed panes."""
     now = query.schedule.origin
     paths = []
@@ -134,7 +144,9 @@ def whole_path(query: Query, shares: list[Any], folder: Path, batches: int, repe
     for attempt in range(repeat):
         state = State(folder / f"state-{batches}-{attempt}.db", query.proxies)
         with state.transaction():
-            publish(state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, now)
+            publish(
+                state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, now
+            )
         logs = [EmbeddedLog(path) for path in paths]
         engine = Engine(state, logs, EngineLimits(step_bytes=128 << 20), clock=lambda: now)
         rate, _ = best(shares[0].shape[1], engine.drain, 1)
@@ -154,15 +166,27 @@ def compare(n: int) -> bool:
     rng = np.random.default_rng(1)
     missing = [np.ascontiguousarray(rows[:, rng.random(n) > 0.01]) for rows in shares]
     rows: list[tuple[str, Rate, Rate]] = []
-    print(f"{n:,} answers, 2 proxies, 11 buckets, 2**{PREFIX_BITS} blocks a batch; millions of answers a second")
+    print(
+        f"{n:,} answers, 2 proxies, 11 buckets, 2**{PREFIX_BITS} blocks a batch; millions of"
+        " answers a second"
+    )
     with tempfile.TemporaryDirectory() as name:
         for title, part in (("all there", shares), ("1 % missing", missing)):
-            shuffled = [np.ascontiguousarray(columns[:, rng.permutation(columns.shape[1])]) for columns in part]
+            shuffled = [
+                np.ascontiguousarray(columns[:, rng.permutation(columns.shape[1])])
+                for columns in part
+            ]
             beside, expected = duck(shuffled, 5)
             rate, found = best(n, join_xor_count(query, part))
             assert found == expected, (found, expected)
-            print(f"  DuckDB join, xor, 11 sums       {title:<12} clock {beside.wall:6.2f}   processor {beside.processor:6.2f}")
-            print(f"  our join, XOR, count            {title:<12} clock {rate.wall:6.2f}   processor {rate.processor:6.2f}")
+            print(
+                f"  DuckDB join, xor, 11 sums       {title:<12} clock {beside.wall:6.2f}  "
+                f" processor {beside.processor:6.2f}"
+            )
+            print(
+                f"  our join, XOR, count            {title:<12} clock {rate.wall:6.2f}   processor"
+                f" {rate.processor:6.2f}"
+            )
             rows.append((f"join, XOR, count ({title})", rate, beside))
             for batches in (1, 10) if part is shares else (1,):
                 folder = Path(name) / title.replace(" ", "-")
@@ -170,7 +194,10 @@ def compare(n: int) -> bool:
                 rate, found = whole_path(query, part, folder, batches, 3)
                 assert found == expected, (found, expected)
                 what = f"{batches} batch{'es' if batches > 1 else ''}"
-                print(f"  whole path, {what:<19} {title:<12} clock {rate.wall:6.2f}   processor {rate.processor:6.2f}")
+                print(
+                    f"  whole path, {what:<19} {title:<12} clock {rate.wall:6.2f}   processor"
+                    f" {rate.processor:6.2f}"
+                )
                 rows.append((f"whole path, {what} ({title})", rate, beside))
     holds = True
     for title, rate, beside in rows:
@@ -178,12 +205,16 @@ def compare(n: int) -> bool:
         ratios = (rate.wall / beside.wall, rate.processor / beside.processor)
         holds &= min(ratios) >= needed
         told = f"{ratios[0]:5.2f} by the clock, {ratios[1]:5.2f} by processor time"
-        print(f"  {title:<40} {told} of DuckDB; at least {needed}: {'holds' if min(ratios) >= needed else 'DOES NOT HOLD'}")
+        print(
+            f"  {title:<40} {told} of DuckDB; at least {needed}:"
+            f" {'holds' if min(ratios) >= needed else 'DOES NOT HOLD'}"
+        )
     return holds
 
 
 def hour(n: int, minutes: int = 60) -> bool:
-    """An hour of n answers a minute, simulated as fast as it goes; proxies keep an epoch open for ten minutes (their default)."""
+    """An hour of n answers a minute, simulated as fast as it goes; proxies keep an epoch open for
+    ten minutes (their default)."""
     query = make_query(every=60)
     origin = query.schedule.origin
     now = origin
@@ -192,7 +223,9 @@ def hour(n: int, minutes: int = 60) -> bool:
         writers = [BlockLog(folder / f"log{proxy}.db") for proxy in range(2)]
         state = State(folder / "state.db", query.proxies)
         with state.transaction():
-            publish(state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, now)
+            publish(
+                state.connection, sign(query, KEY), KeyRing().add(KEY.public), query.proxies, now
+            )
         engine = Engine(state, [EmbeddedLog(log.path) for log in writers], clock=lambda: now)
         started, used = time.perf_counter(), 0.0
         held: list[Any] = []
@@ -218,7 +251,10 @@ def hour(n: int, minutes: int = 60) -> bool:
             if minute % 10 == 0:
                 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
                 size = (folder / "state.db").stat().st_size / (1 << 20)
-                print(f"  minute {minute:3}: peak memory {peak:7.0f} MiB, state {size:6.0f} MiB", flush=True)
+                print(
+                    f"  minute {minute:3}: peak memory {peak:7.0f} MiB, state {size:6.0f} MiB",
+                    flush=True,
+                )
         for log in writers:
             log.append([], now=now, marks={query.channel_tag: minutes})
         engine.drain()
@@ -228,9 +264,13 @@ def hour(n: int, minutes: int = 60) -> bool:
         rate = n * minutes / used / 1e6
         took = time.perf_counter() - started
         print(
-            f"  {n * minutes:,} answers in {took:.0f} s to make and count; counted {rate:.2f} million a second of processor time"
+            f"  {n * minutes:,} answers in {took:.0f} s to make and count; counted {rate:.2f}"
+            " million a second of processor time"
         )
-        print(f"  peak memory, of making shares too: {peak:.0f} MiB; under 2048: {'holds' if peak < 2048 else 'DOES NOT HOLD'}")
+        print(
+            f"  peak memory, of making shares too: {peak:.0f} MiB; under 2048:"
+            f" {'holds' if peak < 2048 else 'DOES NOT HOLD'}"
+        )
         engine.close()
         state.close()
         for log in writers:
@@ -241,7 +281,9 @@ def hour(n: int, minutes: int = 60) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", type=int, default=1_000_000)
-    parser.add_argument("--hour", action="store_true", help="only the hour of a million answers a minute")
+    parser.add_argument(
+        "--hour", action="store_true", help="only the hour of a million answers a minute"
+    )
     parser.add_argument("--minutes", type=int, default=60)
     chosen = parser.parse_args()
     holds = hour(chosen.answers, chosen.minutes) if chosen.hour else compare(chosen.answers)

@@ -2,7 +2,8 @@
 
     python benchmarks/bench_wire.py
 
-Times are those of the process's own processor time, the best of five runs, so that a busy machine does not count.
+Times are those of the process's own processor time, the best of five runs, so that a busy machine
+does not count.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def main() -> None:
         assert np.array_equal(opened.reports(5, n_bytes)[0], reports)
         print(f"  join (XOR, verify tag and header)    {N / seconds / 1e6:6.2f} million answers/s")
         seconds, cuts = best(lambda: [cut(9, 7, 0, rows, prefix_bits=6)[0] for rows in shares])  # noqa: B023
-        print(f"  cut into 64 sorted blocks            {2 * N / seconds / 1e6:6.2f} million shares/s")
+        print(
+            f"  cut into 64 sorted blocks            {2 * N / seconds / 1e6:6.2f} million shares/s"
+        )
         logs = [[block.to_bytes() for block in blocks] for blocks in cuts]
         seconds, total = best(lambda: from_blocks(logs, n_bytes))  # noqa: B023
         assert total == N

@@ -1,15 +1,19 @@
-"""What one answer costs a device, on the terms of PrivApprox's Table 3, and how fast a fleet turns true answers into shares.
+"""What one answer costs a device, on the terms of PrivApprox's Table 3, and how fast a fleet turns
+true answers into shares.
 
     python benchmarks/client.py
 
-Table 3 of Quoc et al. 2017 gives the operations a second of a client's three steps: SQLite read (phone 1,162, server 23,418),
-randomized response (168,938; 1,809,662) and XOR encryption (15,026; 1,351,937); the read is the bottleneck. The same three are
-timed here, one answer at a time: the read inside the sandbox, of a vault that has not changed and of one that has, then the
-randomizing of 11 buckets, and the splitting into two tagged shares. The times are of a wall clock, the shortest of several runs;
-the fleet's are also given in processor time, so that a busy machine does not count.
+Table 3 of Quoc et al. 2017 gives the operations a second of a client's three steps: SQLite read
+(phone 1,162, server 23,418), randomized response (168,938; 1,809,662) and XOR encryption (15,026;
+1,351,937); the read is the bottleneck. The same three are timed here, one answer at a time: the
+read inside the sandbox, of a vault that has not changed and of one that has, then the randomizing
+of 11 buckets, and the splitting into two tagged shares. The times are of a wall clock, the shortest
+of several runs; the fleet's are also given in processor time, so that a busy machine does not
+count.
 
-The sandbox works on a copy of what is shared. What the copy costs is measured on a vault of 10,000 rows, beside a read of the
-same cells in the way that was used before there was a copy: a process for each query, which opens the vault itself.
+The sandbox works on a copy of what is shared. What the copy costs is measured on a vault of 10,000
+rows, beside a read of the same cells in the way that was used before there was a copy: a process
+for each query, which opens the vault itself.
 """
 
 from __future__ import annotations
@@ -28,18 +32,21 @@ from typing import Any
 
 import numpy as np
 
-from deniable.client import encoding, sandbox, sandbox_pool
+from deniable.client import encoding
 from deniable.client.device import Device
-from deniable.client.fleet import Fleet
 from deniable.client.policy import Policy
-from deniable.client.store import Store
-from deniable.client.vault import Vault
+from deniable.client.sandbox import interface as sandbox
+from deniable.client.sandbox import pool as sandbox_pool
+from deniable.client.simulation.fleet import Fleet
+from deniable.client.storage.store import Store
+from deniable.client.vaults.vault import Vault
 from deniable.privacy.ledger import Limit
-from deniable.queries.buckets import Column
-from deniable.queries.keys import AnalystKey, KeyRing, TrustedKey
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
+from deniable.queries.signed.key_ring import KeyRing, TrustedKey
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.randomness import system_source
 
 N_FLEET = 1_000_000
@@ -48,7 +55,12 @@ N_ROWS = 10_000
 MILES = [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"]
 
 
-def per_call(run: Callable[[], Any], calls: int, clock: Callable[[], float] = time.perf_counter, repeat: int = 7) -> float:
+def per_call(
+    run: Callable[[], Any],
+    calls: int,
+    clock: Callable[[], float] = time.perf_counter,
+    repeat: int = 7,
+) -> float:
     """Seconds a call takes, in the quickest of some runs."""
     shortest = float("inf")
     for _ in range(repeat):
@@ -100,7 +112,8 @@ def single(folder: Path) -> None:
     ):
         print(f"  {name:<52} {seconds * 1e6:9.1f} {1 / seconds:13,.0f}")
     print(
-        f"  randomizing and splitting / a change and a read: {(randomizing + splitting) / read_changed:.2f} (must stay below 0.5)"
+        "  randomizing and splitting / a change and a read:"
+        f" {(randomizing + splitting) / read_changed:.2f} (must stay below 0.5)"
     )
 
 
@@ -136,7 +149,14 @@ def copy(folder: Path) -> None:
     vault = Vault.create(folder / "large.db")
     kinds = {"day": "TEXT", "distance": "REAL", "stops": "INTEGER", "place": "TEXT", "note": "TEXT"}
     rows = [
-        (f"2026-{i % 12 + 1:02}-{i % 28 + 1:02}", i / 7, i % 40, f"place {i * 7919 % N_ROWS}", "x" * 20) for i in range(N_ROWS)
+        (
+            f"2026-{i % 12 + 1:02}-{i % 28 + 1:02}",
+            i / 7,
+            i % 40,
+            f"place {i * 7919 % N_ROWS}",
+            "x" * 20,
+        )
+        for i in range(N_ROWS)
     ]
     vault.import_rows("trips", kinds, rows)
     shared = ["day", "distance", "stops", "place"]
@@ -155,14 +175,20 @@ def copy(folder: Path) -> None:
 
     before, copying = ((per_call(run, 1), per_call(run, 1, processor_time)) for run in (old, first))
     again = per_call(lambda: sandbox.run(vault, "SELECT 1"), 100)
-    print(f"{N_ROWS:,} rows of {len(shared)} shared columns                              ms, wall clock    ms, processor")
+    print(
+        f"{N_ROWS:,} rows of {len(shared)} shared columns                              ms, wall"
+        " clock    ms, processor"
+    )
     for name, (wall, processor) in (
         ("the read before: a process for each query", before),
         ("process, copy and first query", copying),
     ):
         print(f"  {name:<52} {wall * 1e3:13.1f} {processor * 1e3:16.1f}")
     ratios = [new / old for new, old in zip(copying, before, strict=True)]
-    print(f"  the copy, once / the read before, each time: {ratios[0]:.2f}, {ratios[1]:.2f} (must stay below 2)")
+    print(
+        f"  the copy, once / the read before, each time: {ratios[0]:.2f}, {ratios[1]:.2f} (must"
+        " stay below 2)"
+    )
     print(f"  SELECT 1 after that: {again * 1e3:.2f} ms, whatever the vault's size")
 
 
@@ -178,20 +204,32 @@ def devices(folder: Path) -> None:
     query = taxi_query()
     signed = sign(query, key)
     policy = Policy(
-        KeyRing([TrustedKey(key.public)]), dict.fromkeys(query.proxies, "t"), epsilon_per_answer=100, limits=(Limit(10**6),)
+        KeyRing([TrustedKey(key.public)]),
+        dict.fromkeys(query.proxies, "t"),
+        epsilon_per_answer=100,
+        limits=(Limit(10**6),),
     )
     vault = Vault.open(folder / "ann.db")
-    many = [Device(vault, policy, Store(folder / f"{i}.client", durable=False), isolated=False) for i in range(N_DEVICES)]
+    many = [
+        Device(vault, policy, Store(folder / f"{i}.client", durable=False), isolated=False)
+        for i in range(N_DEVICES)
+    ]
     for epoch, what in ((0, "the first epoch, which makes their stores"), (1, "the next epoch")):
         start = time.process_time()
         for device in many:
             assert device.answer(signed, 600 * epoch).outcome == "answered"
-        print(f"whole devices in one process, {what}: {(time.process_time() - start) / N_DEVICES * 1e3:.2f} ms each")
+        print(
+            f"whole devices in one process, {what}:"
+            f" {(time.process_time() - start) / N_DEVICES * 1e3:.2f} ms each"
+        )
 
 
 def fleets() -> None:
     truth = np.random.default_rng(1).integers(0, 11, N_FLEET)
-    print(f"a fleet of {N_FLEET:,}, true answers of 11 buckets to shares: million devices a second, processor and wall clock")
+    print(
+        f"a fleet of {N_FLEET:,}, true answers of 11 buckets to shares: million devices a second,"
+        " processor and wall clock"
+    )
     for name, changes in (
         ("all answer", {}),
         ("60 % answer", {"sampling": 0.6}),

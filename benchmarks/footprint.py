@@ -1,8 +1,10 @@
-"""What a device takes: bytes to install, seconds to start and memory, beside an installation with all that estimates.
+"""What a device takes: bytes to install, seconds to start and memory, beside an installation with
+all that estimates.
 
     python benchmarks/footprint.py
 
-Both are installed from this source into fresh environments. The device answers one query about a vault of 100 rows.
+Both are installed from this source into fresh environments. The device answers one query about a
+vault of 100 rows.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from pathlib import Path
 begin = time.perf_counter()
 from deniable.client.device import Device
 from deniable.client.policy import Policy
-from deniable.client.store import Store
-from deniable.client.vault import Vault
-from deniable.queries.buckets import Column
-from deniable.queries.keys import AnalystKey, KeyRing, TrustedKey
+from deniable.client.storage.store import Store
+from deniable.client.vaults.vault import Vault
+from deniable.queries.columns.column import Column
+from deniable.queries.signed.key_ring import KeyRing, TrustedKey
+from deniable.queries.signed.keys import AnalystKey
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
+from deniable.queries.signed.signing import sign
 loaded = time.perf_counter() - begin
 folder = Path(tempfile.mkdtemp())
 vault = Vault.create(folder / "ann.db")
@@ -47,7 +50,8 @@ print(json.dumps({"import": loaded, "first answer": ready, "memory": memory}))
 
 
 def installed(folder: Path, what: str) -> tuple[Path, float]:
-    """A fresh environment with the package; gives its Python and the megabytes that were installed."""
+    """A fresh environment with the package; gives its Python and the megabytes that were
+    installed."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     packages = next(folder.glob("lib/python3*/site-packages"))
@@ -57,7 +61,11 @@ def installed(folder: Path, what: str) -> tuple[Path, float]:
 
 
 def size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    )
 
 
 def main() -> None:
@@ -68,10 +76,15 @@ def main() -> None:
             python, megabytes[name] = installed(Path(folder, name), what)
             runs = []
             for _ in range(5):
-                done = subprocess.run([python, "-c", DEVICE], check=True, capture_output=True, text=True)  # noqa: S603 - our own
+                done = subprocess.run(  # noqa: S603 - our own
+                    [python, "-c", DEVICE], check=True, capture_output=True, text=True
+                )
                 runs.append(json.loads(done.stdout))
             best = {key: min(run[key] for run in runs) for key in runs[0]}
-            print(f"{name:<26} {megabytes[name]:9.1f} {best['import']:11.2f} {best['first answer']:17.2f} {best['memory']:13.0f}")
+            print(
+                f"{name:<26} {megabytes[name]:9.1f} {best['import']:11.2f}"
+                f" {best['first answer']:17.2f} {best['memory']:13.0f}"
+            )
     ratio = megabytes["deniable"] / megabytes["deniable[service]"]
     print(f"a device installs {ratio:.2f} of what it did with SciPy and the services")
 

@@ -1,7 +1,9 @@
-"""A graph of 10,000 nodes and 100,000 edges: degrees and triangles with ±, in one round and in two: time and peak memory.
+"""A graph of 10,000 nodes and 100,000 edges: degrees and triangles with ±, in one round and in two:
+time and peak memory.
 
-The bar: each under 90 s and 4 GiB on two cores, reports read from a file. Runs on Linux, for the peak is read from /proc; each
-estimate is made in a process of its own, so that the peak is that of estimating, not of making the graph.
+The bar: each under 90 s and 4 GiB on two cores, reports read from a file. Runs on Linux, for the
+peak is read from /proc; each estimate is made in a process of its own, so that the peak is that of
+estimating, not of making the graph.
 
     python benchmarks/graphs.py [--nodes 10000] [--degree 20] [--epsilon 4]
 """
@@ -24,7 +26,8 @@ SECONDS, GIBIBYTES = 90.0, 4.0
 
 
 def clustered(nodes: int, degree: int) -> Graph:
-    """A ring in which everybody knows the nearest `degree`, with one edge in ten moved elsewhere."""
+    """A ring in which everybody knows the nearest `degree`, with one edge in ten moved
+    elsewhere."""
     rng = np.random.default_rng(1)
     low = np.repeat(np.arange(nodes), degree // 2)
     high = (low + np.tile(np.arange(1, degree // 2 + 1), nodes)) % nodes
@@ -51,11 +54,17 @@ def main() -> int:
     options = parser.parse_args()
     graph = clustered(options.nodes, options.degree)
     triangles = int(triangles_per_node(graph).sum()) // 3
-    print(f"{graph.nodes:,} nodes, {len(graph.edges):,} edges, {triangles:,} triangles, epsilon {options.epsilon:g}")
+    print(
+        f"{graph.nodes:,} nodes, {len(graph.edges):,} edges, {triangles:,} triangles, epsilon"
+        f" {options.epsilon:g}"
+    )
     context = multiprocessing.get_context("spawn")
     failed = False
     with tempfile.TemporaryDirectory() as name:
-        protocols: list[EdgeResponse | TwoRounds] = [EdgeResponse(options.epsilon), TwoRounds(options.epsilon)]
+        protocols: list[EdgeResponse | TwoRounds] = [
+            EdgeResponse(options.epsilon),
+            TwoRounds(options.epsilon),
+        ]
         for title, protocol in zip(["one round", "two rounds"], protocols, strict=True):
             path = Path(name) / title
             start = time.perf_counter()
@@ -66,8 +75,14 @@ def main() -> int:
             process.start()
             seconds, peak, text = results.get()
             process.join()
-            print(f"\n{title}: randomized in {randomized:.1f} s, {path.stat().st_size / 1e6:.1f} MB of reports")
-            print(f"  estimated in {seconds:.1f} s (bar {SECONDS:.0f} s), peak {peak:.2f} GiB (bar {GIBIBYTES:.0f} GiB)")
+            print(
+                f"\n{title}: randomized in {randomized:.1f} s, {path.stat().st_size / 1e6:.1f} MB"
+                " of reports"
+            )
+            print(
+                f"  estimated in {seconds:.1f} s (bar {SECONDS:.0f} s), peak {peak:.2f} GiB (bar"
+                f" {GIBIBYTES:.0f} GiB)"
+            )
             print("\n".join(f"  {line}" for line in text.splitlines()))
             failed |= seconds >= SECONDS or peak >= GIBIBYTES
     return int(failed)

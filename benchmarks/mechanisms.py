@@ -2,9 +2,10 @@
 
     pip install -e '.[bench]' && python benchmarks/mechanisms.py [--users 100000] [--json FILE] [--check]
 
-Every library is called the way its own documentation calls it: ours with a column, the others once a user. Times are per user,
-client plus server. Ours is the median of several runs; the others, which take seconds, run once. The error column is the mean
-squared error of the proportions over the protocol's theoretical variance, averaged over enough crowds to tell 5 %.
+Every library is called the way its own documentation calls it: ours with a column, the others once
+a user. Times are per user, client plus server. Ours is the median of several runs; the others,
+which take seconds, run once. The error column is the mean squared error of the proportions over the
+protocol's theoretical variance, averaged over enough crowds to tell 5 %.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ warnings.filterwarnings("ignore")  # of the peers, which we do not mend
 
 EPSILON = 1.0
 SIZES = (16, 128, 1024)
-# How many times faster than (peer, protocol) at each size of the domain: the bars this library sets itself.
+# How many times faster than (peer, protocol) at each size of the domain: the bars this library sets
+# itself.
 BARS = {
     ("optimized unary", "pure-ldp"): (100, 100, 50),
     ("optimized unary", "multi-freq-ldpy"): (20, 20, 20),
@@ -76,7 +78,9 @@ def timed(client: Client, server: Server, values: NDArray[np.int64], k: int) -> 
 
 def ours(protocol: str, k: int) -> tuple[Client, Server]:
     mechanism = OURS[protocol](k, EPSILON)
-    return (lambda values, _: mechanism.privatize(values)), (lambda reports, _: mechanism.estimate(reports).proportions)
+    return (lambda values, _: mechanism.privatize(values)), (
+        lambda reports, _: mechanism.estimate(reports).proportions
+    )
 
 
 def pure_ldp(protocol: str, k: int) -> tuple[Client, Server] | None:
@@ -86,11 +90,17 @@ def pure_ldp(protocol: str, k: int) -> tuple[Client, Server] | None:
         server = fo.HadamardResponseServer(EPSILON, k)
         client = fo.HadamardResponseClient(EPSILON, k, server.get_hash_funcs())
     elif protocol == "optimized unary":
-        client, server = fo.UEClient(EPSILON, k, use_oue=True), fo.UEServer(EPSILON, k, use_oue=True)
+        client, server = (
+            fo.UEClient(EPSILON, k, use_oue=True),
+            fo.UEServer(EPSILON, k, use_oue=True),
+        )
     elif protocol == "direct encoding":
         client, server = fo.DEClient(EPSILON, k), fo.DEServer(EPSILON, k)
     else:
-        client, server = fo.LHClient(EPSILON, k, use_olh=True), fo.LHServer(EPSILON, k, use_olh=True)
+        client, server = (
+            fo.LHClient(EPSILON, k, use_olh=True),
+            fo.LHServer(EPSILON, k, use_olh=True),
+        )
 
     def answer(values: NDArray[np.int64], _: int) -> list[Any]:
         return [client.privatise(value) for value in (values + 1).tolist()]  # its values start at 1
@@ -98,7 +108,9 @@ def pure_ldp(protocol: str, k: int) -> tuple[Client, Server] | None:
     def aggregate(reports: list[Any], k: int) -> NDArray[np.float64]:
         for report in reports:
             server.aggregate(report)
-        return np.asarray(server.estimate_all(range(1, k + 1), suppress_warnings=True)) / len(reports)
+        return np.asarray(server.estimate_all(range(1, k + 1), suppress_warnings=True)) / len(
+            reports
+        )
 
     return answer, aggregate
 
@@ -109,15 +121,27 @@ def multi_freq_ldpy(protocol: str, k: int) -> tuple[Client, Server] | None:
     from multi_freq_ldpy.pure_frequency_oracles import GRR, LH, UE  # noqa: PLC0415
 
     if protocol == "optimized unary":
-        one, all_of_them = (lambda v: UE.UE_Client(v, k, EPSILON, True)), (lambda r: UE.UE_Aggregator_MI(r, EPSILON, True))
+        one, all_of_them = (
+            (lambda v: UE.UE_Client(v, k, EPSILON, True)),
+            (lambda r: UE.UE_Aggregator_MI(r, EPSILON, True)),
+        )
     elif protocol == "direct encoding":
-        one, all_of_them = (lambda v: GRR.GRR_Client(v, k, EPSILON)), (lambda r: GRR.GRR_Aggregator_MI(r, k, EPSILON))
+        one, all_of_them = (
+            (lambda v: GRR.GRR_Client(v, k, EPSILON)),
+            (lambda r: GRR.GRR_Aggregator_MI(r, k, EPSILON)),
+        )
     elif protocol == "local hashing":
-        one, all_of_them = (lambda v: LH.LH_Client(v, k, EPSILON, True)), (lambda r: LH.LH_Aggregator_MI(r, k, EPSILON, True))
+        one, all_of_them = (
+            (lambda v: LH.LH_Client(v, k, EPSILON, True)),
+            (lambda r: LH.LH_Aggregator_MI(r, k, EPSILON, True)),
+        )
     else:
         return None
-    all_of_them([one(0), one(1)])  # Numba compiles at the first call; that is not what is compared here
-    return (lambda values, _: [one(value) for value in values.tolist()]), (lambda reports, _: np.asarray(all_of_them(reports)))
+    # Numba compiles at the first call; that is not what is compared here
+    all_of_them([one(0), one(1)])
+    return (lambda values, _: [one(value) for value in values.tolist()]), (
+        lambda reports, _: np.asarray(all_of_them(reports))
+    )
 
 
 def opendp(protocol: str, k: int) -> tuple[Client, Server] | None:
@@ -135,11 +159,15 @@ def opendp(protocol: str, k: int) -> tuple[Client, Server] | None:
         return (lambda values, _: [measure(value) for value in values.tolist()]), aggregate
     if protocol == "optimized unary":  # the unary protocol it has is the symmetric one
         f = 2 / (np.exp(EPSILON / 2) + 1)
-        bits = dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f)
+        bits = dp.m.make_randomized_response_bitvec(
+            dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f
+        )
         one_hot = [np.packbits(row).tobytes() for row in np.eye(k, dtype=np.uint8)]
         return (
             lambda values, _: [bits(one_hot[value]) for value in values.tolist()],
-            lambda reports, _: np.asarray(dp.m.debias_randomized_response_bitvec(reports, f)) / len(reports),
+            lambda reports, _: (
+                np.asarray(dp.m.debias_randomized_response_bitvec(reports, f)) / len(reports)
+            ),
         )
     return None
 
@@ -148,7 +176,8 @@ PEERS = {"pure-ldp": pure_ldp, "multi-freq-ldpy": multi_freq_ldpy, "opendp": ope
 
 
 def error_over_theory(protocol: str, k: int, users: int) -> float:
-    """Mean squared error of many crowds over b(1-b)/(n(a-b)^2) + f(1-a-b)/(n(a-b)): 20,000 squared errors tell it to 1 %."""
+    """Mean squared error of many crowds over b(1-b)/(n(a-b)^2) + f(1-a-b)/(n(a-b)): 20,000 squared
+    errors tell it to 1 %."""
     mechanism = OURS[protocol](k, EPSILON)
     support = mechanism.support()
     assert support is not None
@@ -189,7 +218,8 @@ def compare(protocol: str, k: int, users: int, seed: int = 1) -> dict[str, Any]:
         theirs = timed(*made, values, k)
         again = statistics.median(timed(client, server, values, k).total for _ in range(5))
         row["users_per_second"][name] = users / theirs.total
-        # Ours is measured before and after each peer, and the slower one counts: what the machine did meanwhile hit both.
+        # Ours is measured before and after each peer, and the slower one counts: what the machine
+        # did meanwhile hit both.
         row["ratio"][name] = theirs.total / max(mine, again)
     return row
 
@@ -199,7 +229,10 @@ def show(row: dict[str, Any]) -> bool:
     rates = ", ".join(f"{name} {rate:,.0f}/s" for name, rate in row["users_per_second"].items())
     print(f"{row['protocol']}, k = {row['k']}: {rates}")
     good: bool = abs(row["error_over_theory"] - 1) <= 0.05
-    print(f"    error over theory {row['error_over_theory']:.3f} (bar 0.95 to 1.05: {'met' if good else 'MISSED'})")
+    print(
+        f"    error over theory {row['error_over_theory']:.3f} (bar 0.95 to 1.05:"
+        f" {'met' if good else 'MISSED'})"
+    )
     for peer, ratio in row["ratio"].items():
         bar = BARS.get((row["protocol"], peer))
         if bar is None:
@@ -213,7 +246,9 @@ def show(row: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--users", type=int, default=100_000)
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is missed")

@@ -1,11 +1,13 @@
-"""What a million answers cost, ours beside what an engineer would take instead: `python benchmarks/peers.py`.
+"""What a million answers cost, ours beside what an engineer would take instead: `python
+benchmarks/peers.py`.
 
-The peer is Prio3Histogram (VDAF, draft-irtf-cfrg-vdaf; crate `prio`, built here with cargo in a temporary folder). Both learn a
-histogram of eleven buckets from two servers that do not collude. Measured by processor time in one run, without HTTP and TLS,
-which are the same for both:
+The peer is Prio3Histogram (VDAF, draft-irtf-cfrg-vdaf; crate `prio`, built here with cargo in a
+temporary folder). Both learn a histogram of eleven buckets from two servers that do not collude.
+Measured by processor time in one run, without HTTP and TLS, which are the same for both:
 
 - the client: one answer at a time, as devices give them; ours also in bulk, as a simulation does;
-- the servers, all of them together: ours are two proxies (durable) and the aggregator; Prio's are two aggregators in memory;
+- the servers, all of them together: ours are two proxies (durable) and the aggregator; Prio's are
+  two aggregators in memory;
 - bytes that one answer puts on the wire, to both servers.
 
 Without cargo, or where the crate cannot be had, the peer is skipped, and the reason is said.
@@ -24,17 +26,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.aggregator.catalogue import publish
+from deniable.aggregator.counting.catalogue import publish
+from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.engines.embedded import Engine
-from deniable.aggregator.limits import EngineLimits
 from deniable.aggregator.state import State
 from deniable.client import encoding
 from deniable.logs.share_logs import EmbeddedLog
-from deniable.proxy.intake import Intake, Receipt, Rules, Upload
+from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload, UploadReceipt
 from deniable.queries.channels import channels_of
-from deniable.queries.keys import AnalystKey, KeyRing
 from deniable.queries.query import Query
-from deniable.queries.signing import sign
+from deniable.queries.signed.key_ring import KeyRing
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.randomness import system_source
 from deniable.wire.message import VERSION
 from deniable.wire.shares import KIND, record_bytes, split_columns
@@ -106,10 +109,14 @@ fn main() {
 }
 """
 _BOUGHT = (
-    "Prio buys exact sums and proofs that every report is well-formed, and trusts that its two servers do not collude and that "
-    "somebody adds central noise before anyone sees the sums.",
-    "Ours buys answers that are randomized before they leave the device, so that no server and no analyst has to be trusted, and "
-    "pays for that with noise in every report.",
+    (
+        "Prio buys exact sums and proofs that every report is well-formed, and trusts that its two"
+        " servers do not collude and that somebody adds central noise before anyone sees the sums."
+    ),
+    (
+        "Ours buys answers that are randomized before they leave the device, so that no server and"
+        " no analyst has to be trusted, and pays for that with noise in every report."
+    ),
 )
 
 
@@ -139,7 +146,10 @@ def ours(n: int, n_single: int) -> tuple[Cost, float]:
     bodies = [_bodies(each, query.channel_tag, epoch) for each in columns]
     with tempfile.TemporaryDirectory() as name:
         servers = _count(Path(name), query, bodies, n)
-    return Cost(1e6 * single, 1e6 * servers / n, 2 * record_bytes(query.size_class or 0)), 1e6 * bulk
+    return (
+        Cost(1e6 * single, 1e6 * servers / n, 2 * record_bytes(query.size_class or 0)),
+        1e6 * bulk,
+    )
 
 
 def _bodies(columns: np.ndarray, channel: int, epoch: int) -> list[bytes]:
@@ -155,17 +165,23 @@ def _count(folder: Path, query: Query, bodies: list[list[bytes]], n: int) -> flo
     key = AnalystKey.generate(query.analyst)
     used = time.process_time()
     for i, uploads in enumerate(bodies):
-        intake = Intake(folder / str(i), Rules(threshold=65536), lambda: int(time.time()))
+        intake = Intake(folder / str(i), IntakeRules(threshold=65536), lambda: int(time.time()))
         intake.set_channels(channels_of([(query.header, None)]))
         for content in uploads:
             (receipt,) = intake.take([Upload(b"x" * 32, n, content)])
-            assert isinstance(receipt, Receipt)
+            assert isinstance(receipt, UploadReceipt)
             intake.tick()
         intake.flush()
         intake.close()
     state = State(folder / "state.db", query.proxies)
     with state.transaction():
-        publish(state.connection, sign(query, key), KeyRing().add(key.public), query.proxies, int(time.time()) - 600)
+        publish(
+            state.connection,
+            sign(query, key),
+            KeyRing().add(key.public),
+            query.proxies,
+            int(time.time()) - 600,
+        )
     logs = [EmbeddedLog(folder / str(i) / "log.db") for i in range(2)]
     engine = Engine(state, logs, EngineLimits(workers=1))
     engine.drain()
@@ -205,15 +221,24 @@ def main() -> None:
     given = parser.parse_args()
     n = given.answers
     mine, bulk = ours(n, max(1, n // 100))
-    print("for a million answers, in processor seconds: the client, all servers; and bytes for one answer, to both servers")
-    print(f"  ours            {mine.client:8,.1f} {mine.servers:8,.1f} {mine.n_bytes:6,}   (a client in bulk: {bulk:,.1f})")
+    print(
+        "for a million answers, in processor seconds: the client, all servers; and bytes for one"
+        " answer, to both servers"
+    )
+    print(
+        f"  ours            {mine.client:8,.1f} {mine.servers:8,.1f} {mine.n_bytes:6,}   (a client"
+        f" in bulk: {bulk:,.1f})"
+    )
     try:
         other = peer(max(1, n // 10))
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         print(f"  Prio3Histogram  skipped: {error}")
     else:
         print(f"  Prio3Histogram  {other.client:8,.1f} {other.servers:8,.1f} {other.n_bytes:6,}")
-        ratios = f"{mine.client / other.client:.2f}, {mine.servers / other.servers:.2f}, {mine.n_bytes / other.n_bytes:.2f}"
+        ratios = (
+            f"{mine.client / other.client:.2f}, {mine.servers / other.servers:.2f},"
+            f" {mine.n_bytes / other.n_bytes:.2f}"
+        )
         print(f"  ours over Prio3Histogram: {ratios}")
     for line in _BOUGHT:
         print(line)

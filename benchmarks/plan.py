@@ -1,4 +1,5 @@
-"""How long a plan takes: from a cold start, by the command line, and in a process that has planned before.
+"""How long a plan takes: from a cold start, by the command line, and in a process that has planned
+before.
 
 python benchmarks/plan.py
 """
@@ -20,7 +21,12 @@ CASES: dict[str, dict[str, Any]] = {
     "20 buckets, smallest share": {"cv": 0.05, "sampled_epsilon": 0.7, "buckets": 20},
     "20 buckets, least epsilon": {"share": 0.1, "cv": 0.05, "buckets": 20},
     "1,000 buckets, error": {"share": 0.02, "sampled_epsilon": 0.7, "buckets": 1000},
-    "8 buckets, margin, both ceilings": {"margin": 0.01, "sampled_epsilon": 1.0, "epsilon": 2.0, "buckets": 8},
+    "8 buckets, margin, both ceilings": {
+        "margin": 0.01,
+        "sampled_epsilon": 1.0,
+        "epsilon": 2.0,
+        "buckets": 8,
+    },
 }
 
 
@@ -29,7 +35,9 @@ def cold_start() -> float:
     arguments = ["plan", "--population", "100000", "--sampled-epsilon", "0.7", "--cv", "0.05"]
     start = time.perf_counter()
     subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", "from deniable.cli import main; main()", *arguments], check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", "from deniable.cli import main; main()", *arguments],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     return time.perf_counter() - start
 
@@ -47,7 +55,10 @@ def warm(wishes: dict[str, Any]) -> list[float]:
 
 def main() -> None:
     starts = sorted(cold_start() for _ in range(COLD_STARTS))
-    print(f"cold `deniable plan`: median {statistics.median(starts):.2f} s, slowest {starts[-1]:.2f} s of {COLD_STARTS}")
+    print(
+        f"cold `deniable plan`: median {statistics.median(starts):.2f} s, slowest {starts[-1]:.2f}"
+        f" s of {COLD_STARTS}"
+    )
     print(f"\n{'warm plan()':<36}{'median ms':>10}{'slowest ms':>12}")
     for name, wishes in CASES.items():
         times = warm(wishes)

@@ -1,9 +1,10 @@
 """How many shares a second proxies take, in uploads of thousands: `python benchmarks/proxy.py`.
 
-First the intake alone, in this process; then one proxy, and two at once, each in its own process, over HTTP on loopback, with
-the senders on the same cores. Every figure is given by the clock and by the processor time that the proxies themselves used,
-because a loaded machine slows the clock's figure down. All of it is durable: each upload is on the disk before it is
-acknowledged, and at the end all shares are in the logs.
+First the intake alone, in this process; then one proxy, and two at once, each in its own process,
+over HTTP on loopback, with the senders on the same cores. Every figure is given by the clock and by
+the processor time that the proxies themselves used, because a loaded machine slows the clock's
+figure down. All of it is durable: each upload is on the disk before it is acknowledged, and at the
+end all shares are in the logs.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from deniable.logs.sqlite_log import LogReader
-from deniable.proxy.intake import Intake, Receipt, Rules, Upload
-from deniable.queries.buckets import Column
+from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload, UploadReceipt
 from deniable.queries.channels import Channel
-from deniable.queries.keys import AnalystKey
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.service.tokens import TokenStore
 
 _SERVE = "from deniable.cli import main; main()"
@@ -61,12 +62,14 @@ def bodies(query: Query, n_uploads: int, n_rows: int) -> list[bytes]:
 
 
 def intake_alone(query: Query, uploads: list[bytes], folder: Path) -> tuple[float, float]:
-    intake = Intake(folder, Rules(threshold=100_000), lambda: int(time.time()))
+    intake = Intake(folder, IntakeRules(threshold=100_000), lambda: int(time.time()))
     intake.set_channels({query.channel_tag: Channel.of_query(query.header)})
     clock, cpu = time.perf_counter(), time.process_time()
     for start in range(0, len(uploads), 4):
-        results = intake.take([Upload(b"client", 1 << 40, content) for content in uploads[start : start + 4]])
-        assert all(isinstance(result, Receipt) and not result.already for result in results)
+        results = intake.take(
+            [Upload(b"client", 1 << 40, content) for content in uploads[start : start + 4]]
+        )
+        assert all(isinstance(result, UploadReceipt) and not result.already for result in results)
         intake.tick()
     intake.flush()
     elapsed = time.perf_counter() - clock, time.process_time() - cpu
@@ -97,7 +100,9 @@ class Running:
     def __init__(self, query: Query, folder: Path) -> None:
         self.log = folder / "data" / "log.db"
         self.log.parent.mkdir(parents=True)
-        (folder / "proxy.toml").write_text('folder = "data"\nport = 0\n[intake]\nthreshold = 100000\n')
+        (folder / "proxy.toml").write_text(
+            'folder = "data"\nport = 0\n[intake]\nthreshold = 100000\n'
+        )
         book = TokenStore(self.log.parent / "tokens.db")
         (operator,), (self.device,) = book.add("operator"), book.add("device", quota=1 << 40)
         book.close()
@@ -108,7 +113,9 @@ class Running:
         parts = urlsplit(self.address)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
         signed = sign(query, AnalystKey.generate(query.analyst)).to_bytes()
-        connection.request("PUT", f"/v1/queries/{query.id}", signed, {"Authorization": f"Bearer {operator}"})
+        connection.request(
+            "PUT", f"/v1/queries/{query.id}", signed, {"Authorization": f"Bearer {operator}"}
+        )
         assert connection.getresponse().status == 201
         connection.close()
 
@@ -117,13 +124,17 @@ class Running:
         self.process.wait(timeout=60)
 
 
-def over_http(query: Query, uploads: list[bytes], folder: Path, n_proxies: int, n_connections: int) -> tuple[float, float]:
+def over_http(
+    query: Query, uploads: list[bytes], folder: Path, n_proxies: int, n_connections: int
+) -> tuple[float, float]:
     """Every proxy is sent all uploads, as a share of each message goes to each proxy."""
     proxies: list[Running] = []
     try:
         proxies += [Running(query, folder / str(i)) for i in range(n_proxies)]
         senders = [
-            threading.Thread(target=send, args=(proxy.address, proxy.device, uploads[i::n_connections]))
+            threading.Thread(
+                target=send, args=(proxy.address, proxy.device, uploads[i::n_connections])
+            )
             for proxy in proxies
             for i in range(n_connections)
         ]
@@ -132,7 +143,10 @@ def over_http(query: Query, uploads: list[bytes], folder: Path, n_proxies: int, 
             sender.start()
         for sender in senders:
             sender.join()
-        elapsed = time.perf_counter() - clock, sum(cpu_seconds(proxy.process.pid) for proxy in proxies) - cpu
+        elapsed = (
+            time.perf_counter() - clock,
+            sum(cpu_seconds(proxy.process.pid) for proxy in proxies) - cpu,
+        )
     finally:
         for proxy in proxies:
             proxy.stop()

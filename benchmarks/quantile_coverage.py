@@ -2,10 +2,11 @@
 
     python benchmarks/quantile_coverage.py [--crowds 4000]
 
-Each line is one level of one design, with a fixed seed: the coverage of the intervals that say "95 %", how many say so, and the
-coverage of those that say "at least 95 %". The standard error of a coverage from 4,000 crowds is 0.34 points. Exits with 1 if
-intervals that say 95 % (where a tenth or more of all do) cover less than 94 or more than 96 % by three standard errors, or if
-intervals that say "at least" cover less than 95 % by as much.
+Each line is one level of one design, with a fixed seed: the coverage of the intervals that say "95
+%", how many say so, and the coverage of those that say "at least 95 %". The standard error of a
+coverage from 4,000 crowds is 0.34 points. Exits with 1 if intervals that say 95 % (where a tenth or
+more of all do) cover less than 94 or more than 96 % by three standard errors, or if intervals that
+say "at least" cover less than 95 % by as much.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ DESIGNS = (
 )
 
 
-def crowds(design: Design, level: float, number: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def crowds(
+    design: Design, level: float, number: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """For each crowd, whether the interval held the truth, and whether it says "at least"."""
     chances = design.mechanism.channel() @ np.diff(design.below)
     counts = np.random.default_rng(12).multinomial(design.people, chances, number)
@@ -70,13 +73,17 @@ def crowds(design: Design, level: float, number: int) -> tuple[NDArray[np.bool_]
     held, more = np.empty(number, dtype=bool), np.empty(number, dtype=bool)
     for at, row in enumerate(counts):
         estimate = Tally(design.mechanism, row, design.people).estimate()
-        found = statistics.quantile(estimate, level, edges=design.edges.tolist(), evenly=True).to_dict()
+        found = statistics.quantile(
+            estimate, level, edges=design.edges.tolist(), evenly=True
+        ).to_dict()
         held[at], more[at] = found["low"] <= true <= found["high"], found["covers_more"]
     return held, more
 
 
 def main() -> Iterator[bool]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--crowds", type=int, default=4_000)
     number = parser.parse_args().crowds
     for design in DESIGNS:
@@ -85,14 +92,25 @@ def main() -> Iterator[bool]:
             held, more = crowds(design, level, number)
             kept = [True]
             texts = []
-            for words, chosen, least, most in (("95 %", ~more, 0.94, 0.96), ("at least 95 %", more, 0.95, 1.0)):
+            for words, chosen, least, most in (
+                ("95 %", ~more, 0.94, 0.96),
+                ("at least 95 %", more, 0.95, 1.0),
+            ):
                 if not chosen.any():
                     texts.append(f"{words}: none".ljust(34))
                     continue
-                covered, noise = float(held[chosen].mean()), 3 * math.sqrt(0.95 * 0.05 / chosen.sum())
+                covered, noise = (
+                    float(held[chosen].mean()),
+                    3 * math.sqrt(0.95 * 0.05 / chosen.sum()),
+                )
                 kept.append(bool(chosen.mean() < 0.1 or least - noise <= covered <= most + noise))
-                texts.append(f"{words}: {100 * covered:.1f} % of {100 * chosen.mean():.1f} %".ljust(34))
-            print(f"  level {level:<5g} {'  '.join(texts)} {'' if all(kept) else 'OUTSIDE'}", flush=True)
+                texts.append(
+                    f"{words}: {100 * covered:.1f} % of {100 * chosen.mean():.1f} %".ljust(34)
+                )
+            print(
+                f"  level {level:<5g} {'  '.join(texts)} {'' if all(kept) else 'OUTSIDE'}",
+                flush=True,
+            )
             yield all(kept)
 
 

@@ -1,4 +1,5 @@
-"""How much randomizing costs beyond drawing the random bytes it consumes, and how much memory a large crowd takes.
+"""How much randomizing costs beyond drawing the random bytes it consumes, and how much memory a
+large crowd takes.
 
 python benchmarks/randomizing.py
 """
@@ -43,7 +44,8 @@ def drawing_time(requests: list[int]) -> float:
 
 
 def asking_time(n_bytes: int) -> float:
-    """Seconds to ask the source for so many random bytes, and get them in an array: what merely drawing them takes a caller."""
+    """Seconds to ask the source for so many random bytes, and get them in an array: what merely
+    drawing them takes a caller."""
     start = time.perf_counter()
     system_source().words(-(-n_bytes // 8))
     return time.perf_counter() - start
@@ -66,7 +68,8 @@ def cost_over_drawing(k: int) -> None:
         f"OptimizedUnary, k = {k}: {USERS / statistics.median(took):,.0f} users/s,"
         f" {sum(meter.requests) / USERS:.0f} random bytes a user,"
         f" {statistics.median(over_asking):.2f} times asking for them (bar 2.5),"
-        f" {statistics.median(over_drawing):.2f} times the cipher alone, into memory that is already there"
+        f" {statistics.median(over_drawing):.2f} times the cipher alone, into memory that is"
+        " already there"
     )
 
 
@@ -81,7 +84,10 @@ def ten_million() -> None:
     seconds = time.perf_counter() - start
     tally.estimate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{tally.n:,} users at k = 1024 through a tally: {seconds:.1f} s, peak memory {peak:.0f} MiB (bar 1,024)")
+    print(
+        f"{tally.n:,} users at k = 1024 through a tally: {seconds:.1f} s, peak memory {peak:.0f}"
+        " MiB (bar 1,024)"
+    )
 
 
 def import_time() -> None:

@@ -1,7 +1,8 @@
-"""One million rows and five attributes from a CSV file to a released CSV file: time and peak memory, by `deniable release`.
+"""One million rows and five attributes from a CSV file to a released CSV file: time and peak
+memory, by `deniable release`.
 
-The bar: each way under 2 minutes on two cores. Times are those of a process of its own, start included. Runs on Linux, for the
-peak is read from the finished child.
+The bar: each way under 2 minutes on two cores. Times are those of a process of its own, start
+included. Runs on Linux, for the peak is read from the finished child.
 
     python benchmarks/release.py [--rows 1000000]
 """
@@ -45,16 +46,25 @@ def simulate(path: Path, rows: int) -> None:
     """People whose attributes depend on each other as in a census: nearly every row is unique."""
     rng = np.random.default_rng(1)
     age = np.clip(rng.gamma(6, 7, rows), 0, 99).astype(int)
-    days = (np.datetime64("2019-12-31") - (age * 365.25 + rng.integers(0, 365, rows)).astype(int)).astype(str)
+    days = (
+        np.datetime64("2019-12-31") - (age * 365.25 + rng.integers(0, 365, rows)).astype(int)
+    ).astype(str)
     town = np.minimum(rng.zipf(1.3, rows), 500)
-    zips = [f"{10000 + t * 100 + o:05}" for t, o in zip(town.tolist(), rng.integers(0, 20, rows).tolist(), strict=True)]
+    zips = [
+        f"{10000 + t * 100 + o:05}"
+        for t, o in zip(town.tolist(), rng.integers(0, 20, rows).tolist(), strict=True)
+    ]
     income = (np.exp(rng.normal(10.3, 0.6, rows)) // 100 * 100).astype(int)
-    illness = rng.choice(["none", "flu", "asthma", "diabetes", "cancer"], rows, p=[0.6, 0.2, 0.1, 0.07, 0.03])
+    illness = rng.choice(
+        ["none", "flu", "asthma", "diabetes", "cancer"], rows, p=[0.6, 0.2, 0.1, 0.07, 0.03]
+    )
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["age", "sex", "zip", "born", "income", "illness"])
         sex = rng.choice(["f", "m"], rows)
-        writer.writerows(zip(age.tolist(), sex, zips, days.tolist(), income.tolist(), illness, strict=True))
+        writer.writerows(
+            zip(age.tolist(), sex, zips, days.tolist(), income.tolist(), illness, strict=True)
+        )
 
 
 def measure(arguments: list[str]) -> tuple[float, float, float, str]:
@@ -67,7 +77,12 @@ def measure(arguments: list[str]) -> tuple[float, float, float, str]:
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0
-    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, printed
+    return (
+        time.perf_counter() - start,
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss / 1024,
+        printed,
+    )
 
 
 def main() -> None:
@@ -81,11 +96,16 @@ def main() -> None:
         worst = 0.0
         for name, options in WAYS.items():
             output = Path(folder) / "released.csv"
-            seconds, cores, peak, printed = measure([str(table), "-o", str(output), "--force", *attributes, *options])
+            seconds, cores, peak, printed = measure(
+                [str(table), "-o", str(output), "--force", *attributes, *options]
+            )
             worst = max(worst, seconds)
             print(f"{name:<28} {seconds:6.1f} s  {cores:6.1f} s of a core  {peak:6.0f} MiB")
             print("    " + printed.replace("\n", "\n    "))
-    print(f"{rows:,} rows: at most {worst:.1f} s; the bar is {SECONDS:.0f} s: {'held' if worst <= SECONDS else 'MISSED'}")
+    print(
+        f"{rows:,} rows: at most {worst:.1f} s; the bar is {SECONDS:.0f} s:"
+        f" {'held' if worst <= SECONDS else 'MISSED'}"
+    )
 
 
 if __name__ == "__main__":

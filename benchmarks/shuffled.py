@@ -1,4 +1,5 @@
-"""The shuffled epsilon: how long each takes, how far below the general bound it lies, and what it adds to closing a window.
+"""The shuffled epsilon: how long each takes, how far below the general bound it lies, and what it
+adds to closing a window.
 
 python benchmarks/shuffled.py
 """
@@ -10,12 +11,13 @@ import time
 
 import numpy as np
 
-from deniable.aggregator.panes import Pane, PaneKey
-from deniable.aggregator.windows import assemble
-from deniable.mechanisms.by_epsilon import BY_EPSILON, mechanism_by_name
+from deniable.aggregator.counting.panes import PaneKey
+from deniable.aggregator.windows.assembling import assemble
+from deniable.counts import Counts
+from deniable.mechanisms.registry import mechanism_by_name, mechanisms_by_epsilon
 from deniable.privacy import blanket_epsilon, shuffled_epsilon
 from deniable.privacy import release_accountant as accountant
-from deniable.queries.buckets import Column
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 
@@ -35,7 +37,7 @@ def mechanisms() -> None:
         + "".join(f"{f'n = {n:,}':>18}" for n in SIZES)
         + f"{'slowest ms':>12}{'of generic':>12}"
     )
-    for name in BY_EPSILON:
+    for name in mechanisms_by_epsilon():
         mechanism = mechanism_by_name(name, 1.0, 2 if name == "BinaryResponse" else 16)
         found, times = [], []
         for n in SIZES:
@@ -43,7 +45,11 @@ def mechanisms() -> None:
             found.append(blanket_epsilon(mechanism, n, DELTA))
             times.append(milliseconds(start))
         ratio = found[1] / shuffled_epsilon(mechanism.epsilon, SIZES[1], DELTA)
-        print(f"{name:<28}" + "".join(f"{epsilon:>18.6f}" for epsilon in found) + f"{max(times):>12.0f}{ratio:>12.2f}")
+        print(
+            f"{name:<28}"
+            + "".join(f"{epsilon:>18.6f}" for epsilon in found)
+            + f"{max(times):>12.0f}{ratio:>12.2f}"
+        )
 
 
 def windows() -> None:
@@ -61,16 +67,21 @@ def windows() -> None:
     sizes = np.random.default_rng(1).poisson(100_000, WINDOWS).tolist()
     times = []
     for i, n in enumerate(sizes):
-        panes = {PaneKey(query.id, query.serial, i, 0): Pane(np.array([n // 2, n // 3, n // 3]), n)}
+        panes = {
+            PaneKey(query.id, query.serial, i, 0): Counts(np.array([n // 2, n // 3, n // 3]), n)
+        }
         start = time.perf_counter()
         assemble([query], i, panes)
         times.append(milliseconds(start))
     known = accountant._shuffled.cache_info()
     print(
-        f"\n{WINDOWS} windows of some 100,000 answers: first {times[0]:.1f} ms, median {statistics.median(times):.2f} ms,",
+        f"\n{WINDOWS} windows of some 100,000 answers: first {times[0]:.1f} ms, median"
+        f" {statistics.median(times):.2f} ms,",
         end=" ",
     )
-    print(f"slowest later one {max(times[1:]):.1f} ms; the figure was computed {known.misses} times")
+    print(
+        f"slowest later one {max(times[1:]):.1f} ms; the figure was computed {known.misses} times"
+    )
 
 
 if __name__ == "__main__":

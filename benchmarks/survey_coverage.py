@@ -1,10 +1,12 @@
-"""How often 95 % intervals of survey analyses hold the truth: every design as an outcome, and every kind of analysis.
+"""How often 95 % intervals of survey analyses hold the truth: every design as an outcome, and every
+kind of analysis.
 
     python benchmarks/survey_coverage.py [--surveys 5000] [--people 500] [--only NAME]
 
-Each line is one analysis of simulated surveys with a fixed seed: the coverage of each coefficient in percent, how many results
-say "at least 95 %" instead of "95 %", and how many surveys had no fit. The standard error of a coverage from 5,000 surveys is 0.3
-points. Exits with 1 if a coverage lies outside 94 to 96 %, or below 94 % where results say "at least".
+Each line is one analysis of simulated surveys with a fixed seed: the coverage of each coefficient
+in percent, how many results say "at least 95 %" instead of "95 %", and how many surveys had no fit.
+The standard error of a coverage from 5,000 surveys is 0.3 points. Exits with 1 if a coverage lies
+outside 94 to 96 %, or below 94 % where results say "at least".
 """
 
 from __future__ import annotations
@@ -52,9 +54,13 @@ def logistic(eta: Any) -> Any:
 
 
 def reported(rng: Generator, mechanism: Any, values: NDArray[Any]) -> Reports:
-    """Drawn from the channel by NumPy: the exact coins are tested elsewhere, and would take most of the time."""
+    """Drawn from the channel by NumPy: the exact coins are tested elsewhere, and would take most of
+    the time."""
     ends = np.cumsum(mechanism.channel()[:, values.astype(int)].T, axis=1)
-    return Reports(mechanism, (rng.random(values.size)[:, None] > ends[:, :-1]).sum(axis=1).astype(mechanism.layout[0]))
+    return Reports(
+        mechanism,
+        (rng.random(values.size)[:, None] > ends[:, :-1]).sum(axis=1).astype(mechanism.layout[0]),
+    )
 
 
 def covariates(rng: Generator, n: int) -> Floats:
@@ -80,7 +86,9 @@ def two_samples(design: Any, rate: float) -> Callable[[Generator, int], Result]:
     def survey(rng: Generator, n: int) -> Result:
         x, group = covariates(rng, n), np.arange(n) % 2
         truth = (rng.random(n) < logistic(BETA[0] + x @ BETA[1:])).astype(int)
-        chances = np.array([design.answer_chances(sample) for sample in (0, 1)], dtype=float)[group, truth] @ [1, rate]
+        chances = np.array([design.answer_chances(sample) for sample in (0, 1)], dtype=float)[
+            group, truth
+        ] @ [1, rate]
         fit = regress(design, (rng.random(n) < chances).astype(int), x, group=group)
         # A profile interval holds the rate if the likelihood-ratio test does not reject it.
         assert fit._fit is not None
@@ -120,18 +128,25 @@ def intercepts(rng: Generator, n: int) -> Result:
     design, cluster = ForcedResponse(0.75, 1 / 8), np.arange(n) // 10
     x = rng.normal(size=n)
     eta = -0.4 + 0.8 * x + rng.normal(0, 0.8, n // 10 + 1)[cluster]
-    fit = regress(design, reported(rng, design, rng.random(n) < logistic(eta)), x, random_intercept=cluster)
+    fit = regress(
+        design, reported(rng, design, rng.random(n) < logistic(eta)), x, random_intercept=cluster
+    )
     assert fit._fit is not None
     drop = 2 * (fit.log_likelihood - fit._fit.constrained({2: 0.8}))
     return [*held(fit.interval(), [-0.4, 0.8]), drop < 3.841459], fit.conservative
 
 
 def drawn_sample(rng: Generator, n: int) -> tuple[Sample, NDArray[np.intp], Floats]:
-    """Two strata of clusters of five people, who resemble each other; large ones of the second are drawn rarely."""
+    """Two strata of clusters of five people, who resemble each other; large ones of the second are
+    drawn rarely."""
     cluster = np.arange(n) // 5
     second = cluster >= n // 10
     weights = np.where(second, 3.0, 1.0) * rng.uniform(0.5, 1.5, n)
-    return Sample(weights=weights, strata=second.astype(int), clusters=cluster), cluster, second.astype(float)
+    return (
+        Sample(weights=weights, strata=second.astype(int), clusters=cluster),
+        cluster,
+        second.astype(float),
+    )
 
 
 def proportions(rng: Generator, n: int) -> Result:
@@ -139,7 +154,8 @@ def proportions(rng: Generator, n: int) -> Result:
     sample, cluster, second = drawn_sample(rng, n)
     chance = 0.2 + 0.2 * second + rng.uniform(-0.15, 0.15, n // 5 + 1)[cluster]
     found = weighted_estimate(design, reported(rng, design, rng.random(n) < chance), sample)
-    return held(found.interval()[1], 0.35), False  # three quarters of the weight are in the second stratum
+    # three quarters of the weight are in the second stratum
+    return held(found.interval()[1], 0.35), False
 
 
 def weighted_logistic(rng: Generator, n: int) -> Result:
@@ -155,13 +171,24 @@ def linear_predictor(rng: Generator, n: int) -> Result:
     design, w = ForcedResponse(0.75, 1 / 8), rng.normal(size=n)
     used = rng.random(n) < logistic(-0.2 + 0.5 * w)
     y = 1 + 0.5 * w - used + rng.normal(size=n) * (1 + 0.3 * used)
-    return held(regress_linear(y, w, randomized={"used": (design, reported(rng, design, used))}).interval(), [1, 0.5, -1]), False
+    return (
+        held(
+            regress_linear(
+                y, w, randomized={"used": (design, reported(rng, design, used))}
+            ).interval(),
+            [1, 0.5, -1],
+        ),
+        False,
+    )
 
 
 def linear_outcome(rng: Generator, n: int) -> Result:
     design, w = ForcedResponse(0.75, 1 / 8), rng.uniform(-1, 1, n)
     used = rng.random(n) < 0.4 + 0.2 * w
-    return held(regress_linear((design, reported(rng, design, used)), w).interval(), [0.4, 0.2]), False
+    return (
+        held(regress_linear((design, reported(rng, design, used)), w).interval(), [0.4, 0.2]),
+        False,
+    )
 
 
 def correlation(rng: Generator, n: int) -> Result:
@@ -169,11 +196,14 @@ def correlation(rng: Generator, n: int) -> Result:
     one, w = rng.random(n) < 0.4, rng.normal(size=n)
     two = rng.random(n) < np.where(one, 0.6, 0.3)
     first, second = (reported(rng, design, values) for values in (one, two))
-    spread = math.sqrt(0.24 * 0.42 * 0.58)  # of both: 40 % say yes to the first, 42 % to the second, 24 % to both
+    # of both: 40 % say yes to the first, 42 % to the second, 24 % to both
+    spread = math.sqrt(0.24 * 0.42 * 0.58)
     clear = w + one
     both = [correlate((design, first), (design, second)), correlate((design, first), clear)]
     true = [(0.24 - 0.4 * 0.42) / spread, 0.24 / math.sqrt(0.24 * 1.24)]
-    return [low <= r <= high for (low, high), r in zip((s.interval() for s in both), true, strict=True)], False
+    return [
+        low <= r <= high for (low, high), r in zip((s.interval() for s in both), true, strict=True)
+    ], False
 
 
 CASES: dict[str, Callable[[Generator, int], Result]] = {
@@ -206,7 +236,9 @@ CASES: dict[str, Callable[[Generator, int], Result]] = {
 }
 
 
-def run(case: Callable[[Generator, int], Result], surveys: int, people: int) -> tuple[Floats, float, int]:
+def run(
+    case: Callable[[Generator, int], Result], surveys: int, people: int
+) -> tuple[Floats, float, int]:
     rng = np.random.default_rng(20)
     rows, careful, without = [], 0, 0
     for _ in range(surveys):
@@ -221,7 +253,9 @@ def run(case: Callable[[Generator, int], Result], surveys: int, people: int) -> 
 
 
 def main() -> Iterator[bool]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--surveys", type=int, default=5_000)
     parser.add_argument("--people", type=int, default=500)
     parser.add_argument("--only", default="")
@@ -237,7 +271,8 @@ def main() -> Iterator[bool]:
         said = f"at least 95 % in {100 * careful:.0f} %" if careful else "95 %"
         seconds = time.process_time() - started
         print(
-            f"{name:<46} {shown:<28} said: {said:<24} no fit: {without:<4} {seconds:.0f} s {'' if kept else 'OUTSIDE'}",
+            f"{name:<46} {shown:<28} said: {said:<24} no fit: {without:<4} {seconds:.0f} s"
+            f" {'' if kept else 'OUTSIDE'}",
             flush=True,
         )
         yield kept

@@ -1,7 +1,9 @@
-"""Joint table of 10 binary attributes and 1 million records, standard errors included: time and peak memory.
+"""Joint table of 10 binary attributes and 1 million records, standard errors included: time and
+peak memory.
 
-The bar: under 1 s and under 500 MiB. Runs on Linux, for the peak is read from /proc. The table is estimated in a process of its
-own, so that the peak is that of reading the reports and estimating, not of making them.
+The bar: under 1 s and under 500 MiB. Runs on Linux, for the peak is read from /proc. The table is
+estimated in a process of its own, so that the peak is that of reading the reports and estimating,
+not of making them.
 
     python benchmarks/tables.py [--records 1000000] [--attributes 10]
 """
@@ -32,8 +34,11 @@ def simulate(folder: Path, attributes: int, records: int) -> None:
         (folder / f"attribute{i}").write_bytes(reports.to_bytes())
 
 
-def measure(folder: Path, attributes: int, results: multiprocessing.queues.Queue[dict[str, float]]) -> None:
-    """Estimate the table and everything a reader of it would want, with times in seconds and the process's peak in MiB."""
+def measure(
+    folder: Path, attributes: int, results: multiprocessing.queues.Queue[dict[str, float]]
+) -> None:
+    """Estimate the table and everything a reader of it would want, with times in seconds and the
+    process's peak in MiB."""
     before = _peak()
     names = [f"attribute{i}" for i in range(attributes)]
     reports = {name: Reports.from_bytes((folder / name).read_bytes()) for name in names}
@@ -47,7 +52,14 @@ def measure(folder: Path, attributes: int, results: multiprocessing.queues.Queue
     statistics.mutual_information(table, names[0], tuple(names[1:3]))
     statistics.entropy(table)
     derived = time.perf_counter()
-    results.put({"table and ±": cells - start, "conditional and statistics": derived - cells, "peak": _peak(), "idle": before})
+    results.put(
+        {
+            "table and ±": cells - start,
+            "conditional and statistics": derived - cells,
+            "peak": _peak(),
+            "idle": before,
+        }
+    )
 
 
 def unary(records: int) -> float:
@@ -83,8 +95,14 @@ def main() -> int:
     print(f"{options.attributes} binary attributes, {options.records:,} records")
     print(f"  table and ±                 {seconds:8.3f} s    (bar {SECONDS} s)")
     print(f"  conditional and statistics  {found['conditional and statistics']:8.3f} s")
-    print(f"  peak memory                 {found['peak']:8.0f} MiB  (bar {MEBIBYTES:.0f} MiB; {found['idle']:.0f} at the start)")
-    print(f"two attributes of 16 labels as bits, {options.records:,} records: {unary(options.records):.3f} s")
+    print(
+        f"  peak memory                 {found['peak']:8.0f} MiB  (bar {MEBIBYTES:.0f} MiB;"
+        f" {found['idle']:.0f} at the start)"
+    )
+    print(
+        f"two attributes of 16 labels as bits, {options.records:,} records:"
+        f" {unary(options.records):.3f} s"
+    )
     return 0 if seconds < SECONDS and found["peak"] < MEBIBYTES else 1
 
 

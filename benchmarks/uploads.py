@@ -1,21 +1,25 @@
-"""What one device costs a proxy, when every device sends its own upload of one share: `python benchmarks/uploads.py`.
+"""What one device costs a proxy, when every device sends its own upload of one share: `python
+benchmarks/uploads.py`.
 
-`benchmarks/proxy.py` sends thousands of shares in one request, as a collector would. Devices do not: each opens a connection,
-sends one share under its own token, and goes. Measured here, each with as many tokens as uploads, all of it durable before it
-is acknowledged:
+`benchmarks/proxy.py` sends thousands of shares in one request, as a collector would. Devices do
+not: each opens a connection, sends one share under its own token, and goes. Measured here, each
+with as many tokens as uploads, all of it durable before it is acknowledged:
 
 - uploads over connections that stay open, as a reverse proxy in front keeps them;
 - uploads over a new TLS 1.3 connection each, as devices make them;
 - requests for the list of queries, which devices send in every round;
 - the latency of uploads that come at half of the rate of the first line;
 - the intake alone, without HTTP: what is left if HTTP cost nothing;
-- a collector: uploads over connections that stay open, by its own processor time, and what they cost the proxy behind it;
+- a collector: uploads over connections that stay open, by its own processor time, and what they
+  cost the proxy behind it;
 - the memory of a proxy for each token that it knows.
 
-Each is measured beside the previous release, which is taken from its commit into a temporary worktree and run with what its
-extra `service` installs (neither uvloop nor httptools). Both run at the same time, in turns of some hundred requests, so that
-other work on the machine slows both alike. Figures are by the processor time of the proxy, which a busy machine hardly changes,
-and by the clock. `--toml` prints ours as `deniable size --figures` reads them; `--alone` leaves the previous release out.
+Each is measured beside the previous release, which is taken from its commit into a temporary
+worktree and run with what its extra `service` installs (neither uvloop nor httptools). Both run at
+the same time, in turns of some hundred requests, so that other work on the machine slows both
+alike. Figures are by the processor time of the proxy, which a busy machine hardly changes, and by
+the clock. `--toml` prints ours as `deniable size --figures` reads them; `--alone` leaves the
+previous release out.
 """
 
 from __future__ import annotations
@@ -38,11 +42,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from deniable.proxy.intake import Intake, Rules, Upload
+from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload
 from deniable.queries.channels import Channel
-from deniable.queries.keys import AnalystKey
 from deniable.queries.query import Query
-from deniable.queries.signing import sign
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.service.tokens import TokenStore
 from deniable.wire.message import VERSION
 from deniable.wire.shares import KIND
@@ -51,7 +55,7 @@ _ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(_ROOT), str(_ROOT / "tests")]  # the script may be called from anywhere
 from benchmarks.proxy import cpu_seconds, question  # noqa: E402
 
-from toolkit.certificates import self_signed  # noqa: E402 - the tests' own certificates
+from toolkit.servers.certificates import self_signed  # noqa: E402 - the tests' own certificates
 
 T = TypeVar("T")
 _SERVE = "from deniable.cli import main; main()"
@@ -91,13 +95,19 @@ def previous_release() -> Iterator[list[str]]:
     git = ["git", "-C", str(_ROOT)]
     with tempfile.TemporaryDirectory() as name:
         place = Path(name) / "previous"
-        subprocess.run([*git, "worktree", "add", "--detach", str(place), _PREVIOUS], check=True, capture_output=True)  # noqa: S603
+        subprocess.run(  # noqa: S603
+            [*git, "worktree", "add", "--detach", str(place), _PREVIOUS],
+            check=True,
+            capture_output=True,
+        )
         try:
             blocked = "sys.modules.update(uvloop=None, httptools=None)"
             code = f"import sys; {blocked}; sys.path.insert(0, {str(place / 'src')!r}); {_SERVE}"
             yield [sys.executable, "-c", code]
         finally:
-            subprocess.run([*git, "worktree", "remove", "--force", str(place)], check=True, capture_output=True)  # noqa: S603
+            subprocess.run(  # noqa: S603
+                [*git, "worktree", "remove", "--force", str(place)], check=True, capture_output=True
+            )
 
 
 OURS = [sys.executable, "-c", _SERVE]
@@ -105,12 +115,25 @@ OURS = [sys.executable, "-c", _SERVE]
 
 def new_tokens(command: list[str], folder: Path, role: str, count: int) -> list[str]:
     """Tokens, made by the release that is to read them."""
-    options = ["proxy", "token", "add", str(folder / "proxy.toml"), "--role", role, "--count", str(count)]
-    return subprocess.run([*command, *options], check=True, capture_output=True, text=True).stdout.split()  # noqa: S603 - ours
+    options = [
+        "proxy",
+        "token",
+        "add",
+        str(folder / "proxy.toml"),
+        "--role",
+        role,
+        "--count",
+        str(count),
+    ]
+    return subprocess.run(  # noqa: S603 - ours
+        [*command, *options], check=True, capture_output=True, text=True
+    ).stdout.split()
 
 
 @contextlib.contextmanager
-def running_proxy(query: Query, n_tokens: int, tls: bool, command: list[str] = OURS) -> Iterator[Target]:
+def running_proxy(
+    query: Query, n_tokens: int, tls: bool, command: list[str] = OURS
+) -> Iterator[Target]:
     """A proxy that has the query and the tokens; `command` says of which release."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -122,14 +145,23 @@ def running_proxy(query: Query, n_tokens: int, tls: bool, command: list[str] = O
             settings += '[tls]\ncertificate = "proxy.pem"\nkey = "proxy.key"\n'
             context = ssl.create_default_context(cafile=str(certificate))
         (folder / "proxy.toml").write_text(settings)
-        (operator,), tokens = (new_tokens(command, folder, role, n) for role, n in (("operator", 1), ("device", n_tokens)))
+        (operator,), tokens = (
+            new_tokens(command, folder, role, n)
+            for role, n in (("operator", 1), ("device", n_tokens))
+        )
         collector = new_tokens(command, folder, "collector", 1)[0] if command is OURS else ""
         with _running([*command, "proxy", "run", str(folder / "proxy.toml")]) as (pid, address):
             at = urlsplit(address)
             host, port = at.hostname or "", at.port or 0
-            link = http.client.HTTPSConnection(host, port, context=context) if tls else http.client.HTTPConnection(host, port)
+            link = (
+                http.client.HTTPSConnection(host, port, context=context)
+                if tls
+                else http.client.HTTPConnection(host, port)
+            )
             signed = sign(query, AnalystKey.generate(query.analyst)).to_bytes()
-            link.request("PUT", f"/v1/queries/{query.id}", signed, {"Authorization": f"Bearer {operator}"})
+            link.request(
+                "PUT", f"/v1/queries/{query.id}", signed, {"Authorization": f"Bearer {operator}"}
+            )
             assert link.getresponse().status == 201
             link.close()
             yield Target(pid, host, port, tokens, context, collector)
@@ -143,7 +175,10 @@ def running_collector(proxy: Target) -> Iterator[Target]:
         (folder / "token").write_text(proxy.collector)
         text = f'proxy = "http://{proxy.host}:{proxy.port}"\ntoken_file = "token"\nport = 0\n'
         (folder / "collector.toml").write_text(text)
-        with _running([*OURS, "collector", "run", str(folder / "collector.toml")]) as (pid, address):
+        with _running([*OURS, "collector", "run", str(folder / "collector.toml")]) as (
+            pid,
+            address,
+        ):
             at = urlsplit(address)
             while True:
                 link = http.client.HTTPConnection(at.hostname or "", at.port)
@@ -186,9 +221,10 @@ def uploads_of(query: Query, tokens: list[str]) -> Callable[[int], bytes]:
     def request(i: int) -> bytes:
         body: bytes = shares[i].tobytes()
         head = (
-            "POST /v1/shares HTTP/1.1\r\nHost: 127.0.0.1:8600\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"
-            f"Connection: keep-alive\r\nUser-Agent: python-httpx/0.28.1\r\nAuthorization: Bearer {tokens[i]}\r\n"
-            f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+            "POST /v1/shares HTTP/1.1\r\nHost: 127.0.0.1:8600\r\nAccept: */*\r\nAccept-Encoding:"
+            " gzip, deflate\r\nConnection: keep-alive\r\nUser-Agent:"
+            f" python-httpx/0.28.1\r\nAuthorization: Bearer {tokens[i]}\r\nContent-Type:"
+            f" application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
@@ -197,12 +233,17 @@ def uploads_of(query: Query, tokens: list[str]) -> Callable[[int], bytes]:
 
 def polls_of(tokens: list[str]) -> Callable[[int], bytes]:
     def request(i: int) -> bytes:
-        return f"GET /v1/queries HTTP/1.1\r\nHost: 127.0.0.1:8600\r\nAuthorization: Bearer {tokens[i]}\r\n\r\n".encode()
+        return (
+            "GET /v1/queries HTTP/1.1\r\nHost: 127.0.0.1:8600\r\nAuthorization: Bearer"
+            f" {tokens[i]}\r\n\r\n".encode()
+        )
 
     return request
 
 
-async def _send(target: Target, request: Callable[[int], bytes], places: range, at_once: int, kept: bool) -> int:
+async def _send(
+    target: Target, request: Callable[[int], bytes], places: range, at_once: int, kept: bool
+) -> int:
     n_bytes = 0
 
     async def one_after_the_other(mine: range) -> None:
@@ -210,7 +251,9 @@ async def _send(target: Target, request: Callable[[int], bytes], places: range, 
         writer = None
         for i in mine:
             if writer is None:
-                reader, writer = await asyncio.open_connection(target.host, target.port, ssl=target.tls)
+                reader, writer = await asyncio.open_connection(
+                    target.host, target.port, ssl=target.tls
+                )
             content = request(i)
             writer.write(content)
             length = await _answer(reader)
@@ -251,7 +294,9 @@ def measure(
     for turn in range(turns):
         for target, wanted, sums in zip(targets, requests, spent, strict=True):
             clock, used, mine = time.perf_counter(), cpu_seconds(target.pid), time.process_time()
-            n_bytes = _run(_send(target, wanted, range(edges[turn], edges[turn + 1]), at_once, kept))
+            n_bytes = _run(
+                _send(target, wanted, range(edges[turn], edges[turn + 1]), at_once, kept)
+            )
             time.sleep(0.05)  # what it does after it has answered is counted too
             values = (
                 time.perf_counter() - clock - 0.05,
@@ -261,11 +306,16 @@ def measure(
             )
             for i, value in enumerate(values):
                 sums[i] += value
-    return [Rate(n / clock, n / used, n / mine, n_bytes / n) for clock, used, mine, n_bytes in spent]
+    return [
+        Rate(n / clock, n / used, n / mine, n_bytes / n) for clock, used, mine, n_bytes in spent
+    ]
 
 
-async def latencies(target: Target, request: Callable[[int], bytes], n: int, per_second: float, at_once: int) -> list[float]:
-    """Seconds from sending to the whole answer, of uploads that come at a rate whatever became of those before."""
+async def latencies(
+    target: Target, request: Callable[[int], bytes], n: int, per_second: float, at_once: int
+) -> list[float]:
+    """Seconds from sending to the whole answer, of uploads that come at a rate whatever became of
+    those before."""
     free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     for _ in range(at_once):
         free.put_nowait(await asyncio.open_connection(target.host, target.port))
@@ -295,9 +345,12 @@ def intake_alone(n: int, at_once: int) -> float:
     """Uploads of one share for each second of processor time, without HTTP."""
     query = question()
     request = uploads_of(query, [""] * n)
-    uploads = [Upload(i.to_bytes(32, "little"), None, request(i).partition(b"\r\n\r\n")[2]) for i in range(n)]
+    uploads = [
+        Upload(i.to_bytes(32, "little"), None, request(i).partition(b"\r\n\r\n")[2])
+        for i in range(n)
+    ]
     with tempfile.TemporaryDirectory() as name:
-        intake = Intake(Path(name), Rules(), lambda: int(time.time()))
+        intake = Intake(Path(name), IntakeRules(), lambda: int(time.time()))
         intake.set_channels({query.channel_tag: Channel.of_query(query.header)})
         used = time.process_time()
         for start in range(0, n, at_once):
@@ -339,11 +392,17 @@ def calibrate(n: int, at_once: int, previous: list[str] | None) -> dict[str, lis
 
     found = {}
     with contextlib.ExitStack() as stack:
-        targets = [stack.enter_context(running_proxy(query, n, False, command)) for command in commands]
+        targets = [
+            stack.enter_context(running_proxy(query, n, False, command)) for command in commands
+        ]
         found["uploads_kept"] = measure(targets, uploads, n, at_once, True, turns)
-        found["polls"] = measure(targets, lambda target: polls_of(target.tokens), n, at_once, True, turns)
+        found["polls"] = measure(
+            targets, lambda target: polls_of(target.tokens), n, at_once, True, turns
+        )
     with contextlib.ExitStack() as stack:
-        targets = [stack.enter_context(running_proxy(query, n, True, command)) for command in commands]
+        targets = [
+            stack.enter_context(running_proxy(query, n, True, command)) for command in commands
+        ]
         found["uploads"] = measure(targets, uploads, n // 3, min(at_once, 64), False, turns)
     return found
 
@@ -370,19 +429,26 @@ def sync_p99() -> float:
 
 
 def collected(n: int, at_once: int) -> tuple[Rate, float]:
-    """A collector's rate, and the uploads for each second of processor time of the proxy behind it."""
+    """A collector's rate, and the uploads for each second of processor time of the proxy behind
+    it."""
     query = question()
     with running_proxy(query, n, False) as proxy, running_collector(proxy) as collector:
         used = cpu_seconds(proxy.pid)
-        (rate,) = measure([collector], lambda target: uploads_of(query, target.tokens), n, at_once, True)
+        (rate,) = measure(
+            [collector], lambda target: uploads_of(query, target.tokens), n, at_once, True
+        )
         return rate, n / (cpu_seconds(proxy.pid) - used)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--uploads", type=int, default=8000)
-    parser.add_argument("--at-once", type=int, default=128, help="devices that are connected at the same time")
-    parser.add_argument("--toml", action="store_true", help="print figures for deniable size --figures")
+    parser.add_argument(
+        "--at-once", type=int, default=128, help="devices that are connected at the same time"
+    )
+    parser.add_argument(
+        "--toml", action="store_true", help="print figures for deniable size --figures"
+    )
     parser.add_argument("--alone", action="store_true", help="leave the previous release out")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
@@ -399,15 +465,24 @@ def _report(n: int, at_once: int, previous: list[str] | None, toml: bool) -> Non
             print(f"{name} = {rates[0].processor:.0f}")
         print(f"gathered = {behind:.0f}\ntoken_bytes = {held:.0f}")
         return
-    print(f"{n:,} requests each, {at_once} at once, durable before the answer; load average {os.getloadavg()[0]:.1f}")
-    print("per second of the proxy's processor time (by the clock), ours and, beside it in the same run, the previous release's:")
+    print(
+        f"{n:,} requests each, {at_once} at once, durable before the answer; load average"
+        f" {os.getloadavg()[0]:.1f}"
+    )
+    print(
+        "per second of the proxy's processor time (by the clock), ours and, beside it in the same"
+        " run, the previous release's:"
+    )
     for name, rates in found.items():
         ours = rates[0]
-        line = f"  {name:<13} {ours.processor:7,.0f} ({ours.clock:6,.0f}); {ours.n_bytes:,.0f} bytes"
+        line = (
+            f"  {name:<13} {ours.processor:7,.0f} ({ours.clock:6,.0f}); {ours.n_bytes:,.0f} bytes"
+        )
         if previous:
             before = rates[1]
             line += (
-                f"; before {before.processor:6,.0f} ({before.clock:6,.0f}): {ours.processor / before.processor:.1f} times as many"
+                f"; before {before.processor:6,.0f} ({before.clock:6,.0f}):"
+                f" {ours.processor / before.processor:.1f} times as many"
             )
         print(line)
     alone = intake_alone(n, at_once)
@@ -418,13 +493,23 @@ def _report(n: int, at_once: int, previous: list[str] | None, toml: bool) -> Non
     print(line)
     half = found["uploads_kept"][0].clock / 2
     slowest, synced = 1000 * p99_at(half, 4, at_once), 1000 * sync_p99()
-    print(f"  latency       p99 {slowest:.1f} ms at {half:,.0f} uploads a second by the clock, half of the rate above; ", end="")
+    print(
+        f"  latency       p99 {slowest:.1f} ms at {half:,.0f} uploads a second by the clock, half"
+        " of the rate above; ",
+        end="",
+    )
     print(f"one fdatasync alone: p99 {synced:.1f} ms")
-    print(f"  collector     {gathered.processor:7,.0f} ({gathered.clock:,.0f}) of its own processor time; ", end="")
+    print(
+        f"  collector     {gathered.processor:7,.0f} ({gathered.clock:,.0f}) of its own processor"
+        " time; ",
+        end="",
+    )
     print(f"{behind:,.0f} of that of the proxy behind it")
     if previous:
         before_kept = found["uploads_kept"][1].processor
-        print(f"                one proxy process takes what {behind / before_kept:.0f} took before")
+        print(
+            f"                one proxy process takes what {behind / before_kept:.0f} took before"
+        )
     print(f"  memory for a token: {held:.0f} bytes")
 
 

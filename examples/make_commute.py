@@ -1,4 +1,5 @@
-"""Makes examples/commute.csv: a synthetic survey of how people commute and whether they ever drove drunk, already randomized.
+"""Makes examples/commute.csv: a synthetic survey of how people commute and whether they ever drove
+drunk, already randomized.
 
 python examples/make_commute.py
 """
@@ -19,7 +20,10 @@ def main() -> None:
     rng = np.random.default_rng(2026)
     commute = rng.choice(4, PEOPLE, p=[0.22, 0.31, 0.38, 0.09])
     drunk = rng.random(PEOPLE) < np.where(commute == 2, 0.16, 0.06)
-    mechanisms: dict[str, Mechanism] = {"commute": DirectEncoding(MODES, 2.0), "drove_drunk": BinaryResponse(0.5, 0.5)}
+    mechanisms: dict[str, Mechanism] = {
+        "commute": DirectEncoding(MODES, 2.0),
+        "drove_drunk": BinaryResponse(0.5, 0.5),
+    }
     source = seeded_source("commute")
     first = mechanisms["commute"].privatize([MODES[mode] for mode in commute], source).data
     second = mechanisms["drove_drunk"].privatize(drunk, source).data

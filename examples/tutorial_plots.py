@@ -26,7 +26,10 @@ def draw(folder: Path) -> list[Path]:
     """The pictures, written to a folder."""
     mpl.use("Agg")
     names = run(DOCS / "tutorial.md")
-    pictures = {"tutorial-estimates.png": names["found"].plot(), "tutorial-regression.png": names["fit"].plot().figure}
+    pictures = {
+        "tutorial-estimates.png": names["found"].plot(),
+        "tutorial-regression.png": names["fit"].plot().figure,
+    }
     for name, figure in pictures.items():
         figure.savefig(folder / name, dpi=72)
     return [folder / name for name in pictures]

@@ -1,7 +1,9 @@
-"""Check sums inside files that programs write and people keep: a digit that changed by itself is another epsilon, key or time.
+"""Check sums inside files that programs write and people keep: a digit that changed by itself is
+another epsilon, key or time.
 
-Files of JSON hold theirs in a field, files of TOML in a comment on their last line. Files without one, written by hand or by
-earlier versions, are read as they are; whoever edits a file takes its check sum out.
+Files of JSON hold theirs in a field, files of TOML in a comment on their last line. Files without
+one, written by hand or by earlier versions, are read as they are; whoever edits a file takes its
+check sum out.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def _digest(content: str) -> str:
 
 
 def _canonical(fields: Mapping[str, Any]) -> str:
-    return json.dumps({name: value for name, value in fields.items() if name != FIELD}, sort_keys=True)
+    return json.dumps(
+        {name: value for name, value in fields.items() if name != FIELD}, sort_keys=True
+    )
 
 
 def sealed_object(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +45,10 @@ def sealed_object(fields: Mapping[str, Any]) -> dict[str, Any]:
 def checked_object(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields without their check sum; a `ValueError` if it does not fit."""
     if FIELD in fields and fields[FIELD] != _digest(_canonical(fields)):
-        raise ValueError('the check sum does not fit: the file is damaged, or was edited (then take "check" out of it)')
+        raise ValueError(
+            'the check sum does not fit: the file is damaged, or was edited (then take "check" out'
+            " of it)"
+        )
     return {name: value for name, value in fields.items() if name != FIELD}
 
 

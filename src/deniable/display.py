@@ -1,4 +1,5 @@
-"""How results display themselves: as a table in a notebook, a data frame, a plot, and columns in a terminal."""
+"""How results display themselves: as a table in a notebook, a data frame, a plot, and columns in a
+terminal."""
 
 from __future__ import annotations
 
@@ -35,15 +36,17 @@ __all__ = [
 _ROWS_SHOWN = 24
 _LABEL_WIDTH = 36
 FORMULA, NUMBER = r"[=+\-@\t\r]", r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-"""How a text begins that a spreadsheet takes for a formula, and what a whole text is that it takes for a number."""
+"""How a text begins that a spreadsheet takes for a formula, and what a whole text is that it takes
+for a number."""
 _COLOUR, _REFERENCE = "#2a6f97", "0.5"
 
 
-# --- text --------------------------------------------------------------------------------------------------------------
+# --- text
 
 
 def text_width(text: str) -> int:
-    """How many columns of a terminal a text takes: two for a wide character, none for one that combines with another.
+    """How many columns of a terminal a text takes: two for a wide character, none for one that
+    combines with another.
 
     >>> text_width("Oslo"), text_width("東京"), text_width("e\\u0301te\\u0301")
     (4, 4, 3)
@@ -51,7 +54,14 @@ def text_width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+        (
+            0
+            if unicodedata.category(c) in ("Mn", "Me", "Cf")
+            else 2
+            if unicodedata.east_asian_width(c) in "WF"
+            else 1
+        )
+        for c in text
     )
 
 
@@ -62,9 +72,11 @@ def pad(text: str, width: int, right: bool = False) -> str:
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """A cell of a CSV file for people: a text that a spreadsheet would run as a formula gets an apostrophe in front of it.
+    """A cell of a CSV file for people: a text that a spreadsheet would run as a formula gets an
+    apostrophe in front of it.
 
-    Numbers stay as they are, and so do texts that are numbers. The console's CSV files follow the same rule.
+    Numbers stay as they are, and so do texts that are numbers. The console's CSV files follow the
+    same rule.
 
     >>> [spreadsheet_cell(cell) for cell in ("=HYPERLINK(0)", "@SUM(1)", "-5", -5, "- none", "Oslo")]
     ["'=HYPERLINK(0)", "'@SUM(1)", '-5', -5, "'- none", 'Oslo']
@@ -106,7 +118,8 @@ def coverage_text(confidence: float = 0.95, at_least: bool = False) -> str:
 
 
 def elided(labels: Sequence[str], most: int) -> list[str]:
-    """Labels of at most so many characters, cut in their middle; more, where they would look the same otherwise.
+    """Labels of at most so many characters, cut in their middle; more, where they would look the
+    same otherwise.
 
     >>> elided(["under 30, in the city, by car", "under 30, in the city, by bus", "other"], 15)
     ['under 3… by car', 'under 3… by bus', 'other']
@@ -138,7 +151,7 @@ def _cell(value: Any) -> str:
     return f"{value:,}"
 
 
-# --- what is shown -----------------------------------------------------------------------------------------------------
+# --- what is shown
 
 
 class Bar(NamedTuple):
@@ -163,13 +176,16 @@ class Display:
     reference: float | None = None
     """Where a reference line is drawn."""
     texts: Sequence[tuple[str, ...]] | None = None
-    """The rows as a person reads them, if they differ from the values, with their headings first."""
+    """The rows as a person reads them, if they differ from the values, with their headings
+    first."""
 
     def to_html(self) -> str:
         """A small table in the colours of the page around it."""
         header, *rows = self.texts or [self.columns, *(tuple(map(_cell, row)) for row in self.rows)]
         shown = rows if len(rows) <= _ROWS_SHOWN else rows[: _ROWS_SHOWN - 4]
-        head = "".join(f"<th{_style(place)}>{_escaped(name)}</th>" for place, name in enumerate(header))
+        head = "".join(
+            f"<th{_style(place)}>{_escaped(name)}</th>" for place, name in enumerate(header)
+        )
         body = "".join(
             f"<tr><th{_style(0)}>{_escaped(first)}</th>"
             + "".join(f"<td{_style(1)}>{_escaped(text)}</td>" for text in rest)
@@ -177,8 +193,12 @@ class Display:
             for first, *rest in shown
         )
         more = [f"… and {len(rows) - len(shown)} more"] if len(shown) < len(rows) else []
-        notes = "".join(f"<div><small>{_escaped(line)}</small></div>" for line in [*more, *self.notes])
-        return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
+        notes = "".join(
+            f"<div><small>{_escaped(line)}</small></div>" for line in [*more, *self.notes]
+        )
+        return (
+            f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
+        )
 
 
 def _style(place: int) -> str:
@@ -192,12 +212,21 @@ def _escaped(text: Any) -> str:
 class Displayed:
     """What every result has: `_repr_html_` for notebooks, `to_frame` and `plot`.
 
-    A class defines what is shown in :meth:`_display`; by default, its plain fields are shown as facts.
+    A class defines what is shown in :meth:`_display`; by default, its plain fields are shown as
+    facts.
     """
 
     def _display(self, confidence: float = 0.95) -> Display:
-        fields: list[str] = [field.name for field in dataclasses.fields(self)] if dataclasses.is_dataclass(self) else []
-        facts = [(name, value) for name in fields if isinstance(value := getattr(self, name), str | int | float)]
+        fields: list[str] = (
+            [field.name for field in dataclasses.fields(self)]
+            if dataclasses.is_dataclass(self)
+            else []
+        )
+        facts = [
+            (name, value)
+            for name in fields
+            if isinstance(value := getattr(self, name), str | int | float)
+        ]
         p_value = getattr(self, "p_value", None)
         if p_value is not None and ("p_value", p_value) not in facts:
             facts.append(("p_value", p_value))
@@ -211,14 +240,17 @@ class Displayed:
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame with the figures; limits are those of the given confidence."""
         display = self._display(confidence)
-        return pandas().DataFrame([dict(zip(display.columns, row, strict=True)) for row in display.rows], columns=display.columns)
+        return pandas().DataFrame(
+            [dict(zip(display.columns, row, strict=True)) for row in display.rows],
+            columns=display.columns,
+        )
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
         """Draw the figures with their intervals; returns matplotlib's axes."""
         return draw_bars(self._display(confidence), ax)
 
 
-# --- frames and pictures -----------------------------------------------------------------------------------------------
+# --- frames and pictures
 
 
 def pandas() -> Any:
@@ -243,10 +275,18 @@ def draw_bars(display: Display, ax: Any = None) -> Any:
     """Points with their intervals, one below the other, so that long labels have room."""
     bars = list(display.bars)[:_ROWS_SHOWN]
     if ax is None:
-        _, ax = pyplot().subplots(figsize=(6.4, 1.3 + 0.42 * max(len(bars), 1)), layout="constrained")
+        _, ax = pyplot().subplots(
+            figsize=(6.4, 1.3 + 0.42 * max(len(bars), 1)), layout="constrained"
+        )
     for place, bar in enumerate(bars):
         if bar.low is not None and bar.high is not None:
-            ax.plot([bar.low, bar.high], [place, place], color=_COLOUR, linewidth=2, solid_capstyle="butt")
+            ax.plot(
+                [bar.low, bar.high],
+                [place, place],
+                color=_COLOUR,
+                linewidth=2,
+                solid_capstyle="butt",
+            )
         ax.plot([bar.value], [place], "o", color=_COLOUR)
     if display.reference is not None:
         ax.axvline(display.reference, color=_REFERENCE, linewidth=0.9, linestyle="--")

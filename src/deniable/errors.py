@@ -1,67 +1,4 @@
-"""Every error this library raises, in one tree.
-
-    DeniableError
-    ├── ParameterError          a parameter breaks its rule: ``name``, ``value`` and ``rule`` are attributes
-    ├── AnswerError             a value to be randomized is unusable: ``position`` and ``rule``; never the value
-    │   ├── UnknownLabelError       not one of the domain's labels
-    │   ├── OutOfDomainError        a number outside the domain
-    │   ├── MissingAnswerError      NaN, None or null
-    │   └── AnswerTypeError         neither a value nor a column of values
-    ├── ReportError             a report cannot be used
-    │   ├── ReportMismatchError     made by another mechanism, or with other parameters
-    │   ├── ReportFormatError       bytes or arrays that no mechanism of this library writes
-    │   ├── NoReportsError          an empty set has no estimate
-    │   └── HistoryCancelledError   reading the history was cancelled, because nobody waits for it any more
-    ├── GraphError              a graph or its reports cannot be used: ``position`` says which edge, never between whom
-    ├── SurveyError             a file of answers or its columns cannot be used; says which row
-    ├── ReleaseError            a table cannot be released, or a hierarchy cannot be used; says which row
-    ├── QueryError              a query cannot be used; each kind has a ``reason``, the word receipts and counters use
-    │   ├── QueryFileError          a query file has an invalid entry: ``name``, ``value``, ``rule`` and the ``line``
-    │   ├── SignatureError          the signature does not fit the query, or the key is not its analyst's
-    │   ├── UnknownKeyError         signed with a key that is not on the ring
-    │   ├── KeyNotValidError        signed with a key outside its time of validity
-    │   ├── RevokedKeyError         signed with a key that was revoked
-    │   ├── ExpiredQueryError       past its expiry
-    │   ├── RollbackError           older than a version already seen, or another one under the same serial
-    │   ├── EnvelopeError           a controller's version of a query is outside what its analyst allows
-    │   ├── ChannelError            a query is on a channel of another key, without or beyond its permission
-    │   └── KeyFileError            a key or ring file cannot be read or would be unsafe to use
-    ├── WireError               bytes that are not a message, share or block; ``reason`` is a word listed in docs/wire.md
-    ├── VaultError              a vault cannot be used, or a change to it is refused
-    │   └── ImportDataError         a file or row cannot be imported: says where, never what was there
-    ├── SandboxError            an analyst's SQL was refused or stopped; shown to the owner only, as it may depend on the data
-    │   ├── NotSharedError          it names a table or column that is not shared or does not exist (one message for both)
-    │   ├── ForbiddenSqlError       a statement, clause or function that is not allowed
-    │   ├── BadSqlError             SQLite cannot run it
-    │   ├── TooComplexError         it exceeds a limit on length, depth or size
-    │   ├── DeadlineError           it ran too long
-    │   │   └── SandboxBusyError        by the clock on the wall, which says nothing about the SQL
-    │   ├── TooManyRowsError        it returns more rows than allowed
-    │   ├── TooMuchMemoryError      it needs more memory than allowed
-    │   └── CellError               it returns a blob, or a text too long or not UTF-8
-    ├── PolicyError             a person's settings have an invalid entry: ``name``, ``value``, ``rule`` and the ``line``
-    ├── StoreError              a device's store cannot be used
-    ├── ConformanceError        a port cannot be compared with the vectors: it does not start, exits early, or prints no JSON
-    ├── UploadError             a proxy did not accept shares; ``final`` says whether it never will
-    ├── BudgetExceededError     the ledger refuses an answer; the message gives the limit, the sum spent and the request
-    ├── CuratorError            a curator's table, or a question about it, cannot be used; says which column and row
-    │   └── BudgetFileError         a table's budget cannot be read or written, or is that of another table
-    ├── PlanError               a request for a plan contradicts itself, or leaves nothing or too much open
-    │   └── InfeasiblePlanError     no design satisfies it; `nearest` says what would be feasible
-    ├── FitError                a model has no fit: collinear covariates, separation, no convergence
-    ├── DocumentError           a result cannot be read from a document; says what is wrong with it
-    ├── ServiceError            a proxy or another service cannot do what it is asked
-    │   ├── SettingsError           a settings file has an invalid entry: ``name``, ``value``, ``rule`` and the ``line``
-    │   ├── LogError                a proxy's log cannot be used, or does not contain what is requested
-    │   │   └── LogAwayError            it cannot be reached at the moment: retry later, nothing is lost
-    │   ├── StateError              the aggregator's state cannot be used
-    │   ├── AuditLogError           an audit log or the public feed cannot be read or written
-    │   ├── BackupError             a backup cannot be made, or not be restored
-    │   ├── PublicationError        the aggregator does not accept this query
-    │   ├── ResponseError           a service answered with a problem: ``status`` and the problem document's ``reason``
-    │   └── RefusedError            an upload or request is refused; ``reason`` is the word counters use, ``status`` that of HTTP
-    ├── RandomnessError         a scripted source was asked for more than its script has
-    └── MissingExtraError       an optional dependency is not installed; says which extra installs it
+"""Every error this library raises, in one tree, which docs/errors.md draws.
 
 An Answer is what a person truly said. No error ever carries one, because it would end up in a log.
 """
@@ -70,94 +7,68 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = [
-    "AnswerError",
-    "AnswerTypeError",
-    "AuditLogError",
-    "BackupError",
-    "BadSqlError",
-    "BudgetExceededError",
-    "BudgetFileError",
-    "CellError",
-    "ChannelError",
-    "ConformanceError",
-    "CuratorError",
-    "DeadlineError",
-    "DeniableError",
-    "EnvelopeError",
-    "ExpiredQueryError",
-    "FitError",
-    "ForbiddenSqlError",
-    "GraphError",
-    "HistoryCancelledError",
-    "ImportDataError",
-    "InfeasiblePlanError",
-    "KeyFileError",
-    "KeyNotValidError",
-    "LogAwayError",
-    "LogError",
-    "MissingAnswerError",
-    "MissingExtraError",
-    "NoReportsError",
-    "NotSharedError",
-    "OutOfDomainError",
-    "ParameterError",
-    "PlanError",
-    "PolicyError",
-    "PublicationError",
-    "QueryError",
-    "QueryFileError",
-    "RandomnessError",
-    "RefusedError",
-    "ReleaseError",
-    "ReportError",
-    "ReportFormatError",
-    "ReportMismatchError",
-    "ResponseError",
-    "RevokedKeyError",
-    "RollbackError",
-    "SandboxBusyError",
-    "SandboxError",
-    "ServiceError",
-    "SettingsError",
-    "SignatureError",
-    "StateError",
-    "StoreError",
-    "SurveyError",
-    "SurveyWarning",
-    "TooComplexError",
-    "TooManyRowsError",
-    "TooMuchMemoryError",
-    "UnknownKeyError",
-    "UnknownLabelError",
-    "UploadError",
-    "VaultError",
-    "WireError",
-]
-
 
 class DeniableError(Exception):
-    """Base class of every error of this library."""
+    """Base class of every error of this library. A copy, as one that comes from another process,
+    has all attributes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[DeniableError], args: tuple[object, ...], attributes: dict[str, Any]
+) -> DeniableError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class ParameterError(DeniableError, ValueError):
-    """A parameter breaks its rule.
+    """A parameter breaks its rule. `message` is the whole sentence where "name = value rule" does
+    not make one.
 
     >>> ParameterError("p", 1.2, "must lie strictly between 0 and 1")
     ParameterError('p = 1.2 must lie strictly between 0 and 1')
+    >>> ParameterError("prior", [0.5, 0.6], message="sum(prior) = 1.1 must be 1")
+    ParameterError('sum(prior) = 1.1 must be 1')
     """
 
-    def __init__(self, name: str, value: object, rule: str) -> None:
-        self.name, self.value, self.rule = name, value, rule
-        super().__init__(f"{name} = {value!r} {rule}")
+    def __init__(self, name: str, value: object, rule: str = "", *, message: str = "") -> None:
+        self.name, self.value, self.rule, self.message = name, value, rule, message
+        super().__init__(message or f"{name} = {value!r} {rule}")
 
-    def __reduce__(self) -> tuple[type[ParameterError], tuple[str, object, str]]:
-        return type(self), (self.name, self.value, self.rule)
+    def named(self, name: str) -> ParameterError:
+        """The same, under the name that the parameter has where it was given."""
+        return ParameterError(name, self.value, self.rule, message=self.message)
 
 
 def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}…"
+
+
+class _InvalidEntryError(DeniableError, ValueError):
+    """A file has an invalid entry. The message names the file, the key, the value, the rule and, if
+    known, the line.
+
+    As in :class:`ParameterError`, `message` is a whole sentence instead of key, value and rule.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        value: object,
+        rule: str,
+        file: str,
+        line: int | None = None,
+        *,
+        message: str = "",
+    ) -> None:
+        self.name, self.value, self.rule, self.message = name, value, rule, message
+        self.file, self.line = file, line
+        where = f"{file}, line {line}" if line else file
+        super().__init__(f"{where}: {message or f'{name} = {_shortened(value)} {rule}'}")
 
 
 class AnswerError(DeniableError, ValueError):
@@ -166,9 +77,6 @@ class AnswerError(DeniableError, ValueError):
     def __init__(self, position: int | None, rule: str) -> None:
         self.position, self.rule = position, rule
         super().__init__(f"{'the value' if position is None else f'values[{position}]'} {rule}")
-
-    def __reduce__(self) -> tuple[type[AnswerError], tuple[int | None, str]]:
-        return type(self), (self.position, self.rule)
 
 
 class UnknownLabelError(AnswerError):
@@ -196,15 +104,12 @@ class ReportMismatchError(ReportError):
 
 
 class ReportFormatError(ReportError):
-    """The bytes or arrays are not a report in a form this library writes. `position` says which one, if a single one is at
-    fault."""
+    """The bytes or arrays are not a report in a form this library writes. `position` says which
+    one, if a single one is at fault."""
 
     def __init__(self, rule: str, position: int | None = None) -> None:
         self.rule, self.position = rule, position
         super().__init__(rule if position is None else f"values[{position}] {rule}")
-
-    def __reduce__(self) -> tuple[type[ReportFormatError], tuple[str, int | None]]:
-        return type(self), (self.rule, self.position)
 
 
 class NoReportsError(ReportError):
@@ -216,18 +121,17 @@ class HistoryCancelledError(ReportError):
 
 
 class GraphError(DeniableError, ValueError):
-    """A graph, or reports about one, cannot be used. The message says where, never whom an edge connects."""
+    """A graph, or reports about one, cannot be used. The message says where, never whom an edge
+    connects."""
 
     def __init__(self, rule: str, position: int | None = None) -> None:
         self.rule, self.position = rule, position
         super().__init__(rule if position is None else f"edges[{position}] {rule}")
 
-    def __reduce__(self) -> tuple[type[GraphError], tuple[str, int | None]]:
-        return type(self), (self.rule, self.position)
-
 
 class SurveyError(DeniableError, ValueError):
-    """A file of answers, or the description of its columns, cannot be used. Names the row, never an answer in it."""
+    """A file of answers, or the description of its columns, cannot be used. Names the row, never an
+    answer in it."""
 
 
 class SurveyWarning(UserWarning):
@@ -235,7 +139,8 @@ class SurveyWarning(UserWarning):
 
 
 class ReleaseError(DeniableError, ValueError):
-    """A table cannot be released, or a generalisation hierarchy cannot be used. Names the row, never an answer in it."""
+    """A table cannot be released, or a generalisation hierarchy cannot be used. Names the row,
+    never an answer in it."""
 
 
 class QueryError(DeniableError, ValueError):
@@ -246,21 +151,15 @@ class QueryError(DeniableError, ValueError):
     """The query as its analyst signed it, if only a controller's version of it is at fault."""
 
 
-class QueryFileError(QueryError):
-    """A query file has an invalid entry. The message names the key, the value, the rule and, if known, the line.
+class QueryFileError(_InvalidEntryError, QueryError):
+    """A query file has an invalid entry. The message names the key, the value, the rule and, if
+    known, the line.
 
     >>> print(QueryFileError("schedule.every", "10 parsecs", "must be a duration such as '10 min'", "query.toml", 7))
     query.toml, line 7: schedule.every = '10 parsecs' must be a duration such as '10 min'
     """
 
     reason = "malformed query"
-
-    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
-        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
-        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
-
-    def __reduce__(self) -> tuple[type[QueryFileError], tuple[str, object, str, str, int | None]]:
-        return type(self), (self.name, self.value, self.rule, self.file, self.line)
 
 
 class SignatureError(QueryError):
@@ -300,13 +199,15 @@ class RollbackError(QueryError):
 
 
 class EnvelopeError(QueryError):
-    """A controller's version of a query is outside the envelope that the analyst signed, or there is none."""
+    """A controller's version of a query is outside the envelope that the analyst signed, or there
+    is none."""
 
     reason = "outside the envelope"
 
 
 class ChannelError(QueryError):
-    """A query is on a channel of another key, without a permission that its owner signed, or beyond it."""
+    """A query is on a channel of another key, without a permission that its owner signed, or beyond
+    it."""
 
     reason = "foreign channel"
 
@@ -318,14 +219,12 @@ class KeyFileError(QueryError):
 
 
 class WireError(DeniableError, ValueError):
-    """The bytes are not a message, share or block of this wire version. `reason` is the word counters use (docs/wire.md)."""
+    """The bytes are not a message, share or block of this wire version. `reason` is the word
+    counters use (docs/wire.md)."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason, self.detail = reason, detail
         super().__init__(detail)
-
-    def __reduce__(self) -> tuple[type[WireError], tuple[str, str]]:
-        return type(self), (self.reason, self.detail)
 
 
 class VaultError(DeniableError):
@@ -333,7 +232,8 @@ class VaultError(DeniableError):
 
 
 class VaultBusyError(VaultError):
-    """A vault cannot be read for the moment, because its owner is writing to it or was cut off while writing."""
+    """A vault cannot be read for the moment, because its owner is writing to it or was cut off
+    while writing."""
 
 
 class ImportDataError(VaultError, ValueError):
@@ -341,11 +241,13 @@ class ImportDataError(VaultError, ValueError):
 
 
 class SandboxError(DeniableError):
-    """An analyst's SQL was refused or stopped. Shown to the owner only: whether it was may depend on the data."""
+    """An analyst's SQL was refused or stopped. Shown to the owner only: whether it was may depend
+    on the data."""
 
 
 class NotSharedError(SandboxError):
-    """The query names a table or column that is not shared or does not exist: the message is the same."""
+    """The query names a table or column that is not shared or does not exist: the message is the
+    same."""
 
 
 class ForbiddenSqlError(SandboxError):
@@ -365,7 +267,8 @@ class DeadlineError(SandboxError):
 
 
 class SandboxBusyError(DeadlineError):
-    """The machine gave the sandbox too little time, by the clock on the wall; that says nothing about the SQL."""
+    """The machine gave the sandbox too little time, by the clock on the wall; that says nothing
+    about the SQL."""
 
 
 class TooManyRowsError(SandboxError):
@@ -380,19 +283,13 @@ class CellError(SandboxError):
     """The query returns a blob, or a text that is too long or not UTF-8."""
 
 
-class PolicyError(DeniableError, ValueError):
-    """A person's settings have an invalid entry. The message names the file, the key, the value and the rule.
+class PolicyError(_InvalidEntryError):
+    """A person's settings have an invalid entry. The message names the file, the key, the value and
+    the rule.
 
     >>> print(PolicyError("queue.messages", 0, "must be at least 1", "policy.toml", 7))
     policy.toml, line 7: queue.messages = 0 must be at least 1
     """
-
-    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
-        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
-        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
-
-    def __reduce__(self) -> tuple[type[PolicyError], tuple[str, object, str, str, int | None]]:
-        return type(self), (self.name, self.value, self.rule, self.file, self.line)
 
 
 class StoreError(DeniableError):
@@ -404,15 +301,14 @@ class ConformanceError(DeniableError):
 
 
 class UploadError(DeniableError):
-    """A proxy did not accept shares. Retry after `retry_after` seconds; if `final`, it will never accept any of these, and if
-    `early`, it will not accept them yet."""
+    """A proxy did not accept shares. Retry after `retry_after` seconds; if `final`, it will never
+    accept any of these, and if `early`, it will not accept them yet."""
 
-    def __init__(self, detail: str, retry_after: int = 0, final: bool = False, early: bool = False) -> None:
+    def __init__(
+        self, detail: str, retry_after: int = 0, final: bool = False, early: bool = False
+    ) -> None:
         self.detail, self.retry_after, self.final, self.early = detail, retry_after, final, early
         super().__init__(detail)
-
-    def __reduce__(self) -> tuple[type[UploadError], tuple[str, int, bool, bool]]:
-        return type(self), (self.detail, self.retry_after, self.final, self.early)
 
 
 class BudgetExceededError(DeniableError):
@@ -420,7 +316,8 @@ class BudgetExceededError(DeniableError):
 
 
 class CuratorError(DeniableError, ValueError):
-    """A curator's table, or a question about it, cannot be used. Names the column and the row, never a value in it."""
+    """A curator's table, or a question about it, cannot be used. Names the column and the row,
+    never a value in it."""
 
 
 class BudgetFileError(CuratorError):
@@ -428,22 +325,23 @@ class BudgetFileError(CuratorError):
 
 
 class PlanError(DeniableError, ValueError):
-    """The requirements of a plan contradict each other, or leave nothing, or too much, to be found."""
+    """The requirements of a plan contradict each other, or leave nothing, or too much, to be
+    found."""
 
 
 class InfeasiblePlanError(PlanError):
     """No design satisfies the request.
 
-    `nearest` maps requirements to nearby feasible values: each if it is changed alone or, if `together`, all of them.
+    `nearest` maps requirements to nearby feasible values: each if it is changed alone or, if
+    `together`, all of them.
     """
 
     def __init__(self, problem: str, nearest: dict[str, float], together: bool = False) -> None:
         self.problem, self.nearest, self.together = problem, nearest, together
-        changes = (" with " if together else ", or ").join(f"{name} = {value:.10g}" for name, value in nearest.items())
+        changes = (" with " if together else ", or ").join(
+            f"{name} = {value:.10g}" for name, value in nearest.items()
+        )
         super().__init__(f"{problem}; feasible would be {changes}" if changes else problem)
-
-    def __reduce__(self) -> tuple[type[InfeasiblePlanError], tuple[str, dict[str, float], bool]]:
-        return type(self), (self.problem, self.nearest, self.together)
 
 
 class FitError(DeniableError, ValueError):
@@ -451,22 +349,17 @@ class FitError(DeniableError, ValueError):
 
 
 class DocumentError(DeniableError):
-    """A result cannot be read from a document: a key is missing, or a value is of the wrong kind."""
+    """A result cannot be read from a document: a key is missing, or a value is of the wrong
+    kind."""
 
 
 class ServiceError(DeniableError):
     """A proxy or another service cannot do what it is asked."""
 
 
-class SettingsError(ServiceError, ValueError):
-    """A settings file has an invalid entry. The message names the key, the value, the rule and, if known, the line."""
-
-    def __init__(self, name: str, value: object, rule: str, file: str, line: int | None = None) -> None:
-        self.name, self.value, self.rule, self.file, self.line = name, value, rule, file, line
-        super().__init__(f"{file}{f', line {line}' if line else ''}: {name} = {_shortened(value)} {rule}")
-
-    def __reduce__(self) -> tuple[type[SettingsError], tuple[str, object, str, str, int | None]]:
-        return type(self), (self.name, self.value, self.rule, self.file, self.line)
+class SettingsError(_InvalidEntryError, ServiceError):
+    """A settings file has an invalid entry. The message names the key, the value, the rule and, if
+    known, the line."""
 
 
 class LogError(ServiceError):
@@ -486,7 +379,7 @@ class AuditLogError(ServiceError):
 
 
 class BackupError(ServiceError):
-    """A backup cannot be made, or not be restored."""
+    """A backup cannot be made or restored."""
 
 
 class PublicationError(ServiceError, ValueError):
@@ -500,23 +393,26 @@ class ResponseError(ServiceError):
         self.status, self.reason, self.detail = status, reason, detail
         super().__init__(f"{status} {reason}: {detail}")
 
-    def __reduce__(self) -> tuple[type[ResponseError], tuple[int, str, str]]:
-        return type(self), (self.status, self.reason, self.detail)
-
 
 class RefusedError(ServiceError):
-    """A request is refused, and nothing of it was accepted. Never carries a share, a token or an address."""
+    """A request is refused, and nothing of it was accepted. Never carries a share, a token or an
+    address."""
 
-    def __init__(self, reason: str, status: int, detail: str, retry_after: int | None = None) -> None:
-        self.reason, self.status, self.detail, self.retry_after = reason, status, detail, retry_after
+    def __init__(
+        self, reason: str, status: int, detail: str, retry_after: int | None = None
+    ) -> None:
+        self.reason, self.status, self.detail, self.retry_after = (
+            reason,
+            status,
+            detail,
+            retry_after,
+        )
         super().__init__(detail)
-
-    def __reduce__(self) -> tuple[type[RefusedError], tuple[str, int, str, int | None]]:
-        return type(self), (self.reason, self.status, self.detail, self.retry_after)
 
 
 class WholeNumbersWarning(SurveyWarning):
-    """A column of whole numbers is treated as numbers from an interval, which would bias its mean."""
+    """A column of whole numbers is treated as numbers from an interval, which would bias its
+    mean."""
 
 
 class RandomnessError(DeniableError):
@@ -529,6 +425,3 @@ class MissingExtraError(DeniableError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         self.package, self.extra, self.purpose = package, extra, purpose
         super().__init__(f"{purpose} needs {package}: pip install 'deniable[{extra}]'")
-
-    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
-        return type(self), (self.package, self.extra, self.purpose)

@@ -1,13 +1,15 @@
 """Where every random bit comes from.
 
-A :class:`Source` turns a stream of uniform bytes into the few kinds of draw that mechanisms are made of. Each is exact: a
-probability is an integer over 2**64 and is decided by comparing integers, so what is drawn is what the mechanism's channel
-says, to the last bit. No float decides a coin.
+A :class:`Source` turns a stream of uniform bytes into the few kinds of draw that mechanisms are
+made of. Each is exact: a probability is an integer over 2**64 and is decided by comparing integers,
+so what is drawn is what the mechanism's channel says, to the last bit. No float decides a coin.
 
 * :func:`system_source`: the default. AES-128-CTR keystream under a key from the operating system.
-* :func:`seeded_source`: the same keystream under a key made from a seed, for simulation. Never for a person's answer.
-* :class:`ScriptedSource`: plays back given bytes, for test vectors.
-* :func:`every_path`: runs an experiment once for every outcome its draws could have, with the outcome's exact probability.
+* :func:`seeded_source`: the same keystream under a key made from a seed, for simulation. Never for
+  a person's answer.
+* :class:`~deniable.scripted_randomness.ScriptedSource`: plays back given bytes, for test vectors.
+* :func:`~deniable.scripted_randomness.every_path`: runs an experiment once for every outcome its
+  draws could have, with the outcome's exact probability.
 """
 
 from __future__ import annotations
@@ -18,76 +20,79 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
-from itertools import combinations, groupby, pairwise
-from math import comb, isqrt
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import isqrt
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from deniable.errors import ParameterError, RandomnessError
+from deniable.errors import ParameterError
 
-__all__ = [
-    "ONE",
-    "Categorical",
-    "ScriptedSource",
-    "Source",
-    "every_path",
-    "seeded_source",
-    "source_or_system",
-    "system_source",
-]
+__all__ = ["ONE", "Categorical", "Source", "seeded_source", "source_or_system", "system_source"]
 
 ONE = 1 << 64
 """A probability of 1: all probabilities are integers over this."""
 
 _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint64]
-_T = TypeVar("_T")
 
-# Enough words for NumPy's overhead to vanish, few enough that the four rows a comparison works on stay in a core's cache.
+# Enough words for NumPy's overhead to vanish, few enough that the four rows a comparison works on
+# stay in a core's cache.
 _CHUNK_WORDS = 32_768
 # Likewise for the half a dozen arrays of a binary search.
 _CHUNK_PICKS = 8192
-# Rows of a subset are gone through some thirty times: few enough that they stay in the cache as well.
+# Rows of a subset are gone through some thirty times: few enough that they stay in the cache as
+# well.
 _CHUNK_SETS = 4096
-# After this many binary digits one word in thirty still holds an undecided lane: from here on, only those lanes go on.
+# After this many binary digits one word in thirty still holds an undecided lane: from here on, only
+# those lanes go on.
 _HEAD_DIGITS = 11
-# Enough lookups for NumPy's overhead to vanish, few enough that prefixes and outcomes stay in a core's cache.
+# Enough lookups for NumPy's overhead to vanish, few enough that prefixes and outcomes stay in a
+# core's cache.
 _CHUNK_PREFIXES = 65_536
 
 
 class Categorical:
-    """A law on few outcomes, prepared so that most draws are one lookup: `weights` are integers that sum to 2**64.
+    """A law on few outcomes, prepared so that most draws are one lookup: `weights` are integers
+    that sum to 2**64.
 
-    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few last values together represent
-    the rest of the weights; among them, 48 further bits decide. So outcome j has probability `weights[j]` / 2**64 exactly.
+    Of the 65,536 values of a 16-bit number, outcome j owns `weights[j]` // 2**48 outright. The few
+    last values together represent the rest of the weights; among them, 48 further bits decide. So
+    outcome j has probability `weights[j]` / 2**64 exactly.
     """
 
     LARGEST = 4096
 
     def __init__(self, weights: Sequence[int]) -> None:
         if not 1 <= len(weights) <= self.LARGEST:
-            raise ParameterError("len(weights)", len(weights), f"must lie between 1 and {self.LARGEST}")
+            raise ParameterError(
+                "len(weights)", len(weights), f"must lie between 1 and {self.LARGEST}"
+            )
         if min(weights) < 0 or sum(weights) != ONE:
-            raise ParameterError("sum(weights)", sum(weights), "must be 2**64, and no weight may be negative")
+            raise ParameterError(
+                "sum(weights)", sum(weights), "must be 2**64, and no weight may be negative"
+            )
         self.weights = tuple(weights)
         owned = [weight >> 48 for weight in weights]
         self.owned = sum(owned)
         """How many prefixes decide by themselves."""
         self.lookup = np.zeros(1 << 16, dtype=np.min_scalar_type(len(weights) - 1))
         self.lookup[: self.owned] = np.repeat(np.arange(len(weights)), owned)
-        remainders = np.array([weight & ((1 << 48) - 1) for weight in weights[:-1]], dtype=np.uint64)
+        remainders = np.array(
+            [weight & ((1 << 48) - 1) for weight in weights[:-1]], dtype=np.uint64
+        )
         self.remainders = np.cumsum(remainders, dtype=np.uint64)
         """Where in the leftover, in units of 1/2**64, each outcome but the last ends."""
 
     def settle(self, prefixes: NDArray[np.uint16], words: _Words) -> NDArray[np.intp]:
         """The outcomes of prefixes that do not decide by themselves, by 48 bits of a word each."""
         place = prefixes.astype(np.uint64) - np.uint64(self.owned)
-        return self.remainders.searchsorted((place << np.uint64(48)) | (words >> np.uint64(16)), side="right")
+        return self.remainders.searchsorted(
+            (place << np.uint64(48)) | (words >> np.uint64(16)), side="right"
+        )
 
 
 class Source(ABC):
@@ -126,10 +131,12 @@ class Source(ABC):
         return rows
 
     def _bernoulli_words(self, numerator: int, n: int) -> _Words:
-        """`n` words of independent bits: in each of 64 lanes a uniform number is compared with `numerator`, digit by digit.
+        """`n` words of independent bits: in each of 64 lanes a uniform number is compared with
+        `numerator`, digit by digit.
 
-        A lane is decided at the first binary digit where the two differ. A random 1 represents a digit 0 of the uniform number:
-        it accepts where the numerator's digit is 1, because the number is then below it; a random 0 rejects where that digit is
+        A lane is decided at the first binary digit where the two differ. A random 1 represents a
+        digit 0 of the uniform number: it accepts where the numerator's digit is 1, because the
+        number is then below it; a random 0 rejects where that digit is
         0. The few lanes that agree in all digits of the head are decided one by one.
         """
         runs, rest = _head(numerator)
@@ -149,11 +156,11 @@ class Source(ABC):
         return out
 
     def _compare_digits(self, runs: Sequence[tuple[int, int]], accepted: _Words) -> _Words:
-        """Draw words for digits, one row per digit, and compare them into `accepted`; returns the lanes that no digit has
-        rejected.
+        """Draw words for digits, one row per digit, and compare them into `accepted`; returns the
+        lanes that no digit has rejected.
 
-        `runs` are the digits, equal ones together, as (digit, how many). The lanes returned include some already accepted: they
-        stay accepted, and leaving them in saves a pass.
+        `runs` are the digits, equal ones together, as (digit, how many). The lanes returned include
+        some already accepted: they stay accepted, and leaving them in saves a pass.
         """
         agreed, drawn, more = _scratch(accepted.size)
         seen: set[int] = set()
@@ -175,10 +182,13 @@ class Source(ABC):
             accepted.fill(0)
         return agreed
 
-    def _finish(self, rest: np.uint64, places: NDArray[np.intp], undecided: _Words, out: _Words) -> None:
+    def _finish(
+        self, rest: np.uint64, places: NDArray[np.intp], undecided: _Words, out: _Words
+    ) -> None:
         """Decide the remaining lanes of the words at `places`, word by word.
 
-        What remains of a lane's uniform number is a word of its own, and what remains of the numerator is `rest`.
+        What remains of a lane's uniform number is a word of its own, and what remains of the
+        numerator is `rest`.
         """
         lanes = np.unpackbits(undecided.view(np.uint8), bitorder="little").view(np.bool_)
         left = np.flatnonzero(lanes)
@@ -186,7 +196,8 @@ class Source(ABC):
         out[places] |= np.packbits(lanes, bitorder="little").view(np.uint64)
 
     def below(self, bound: int, n: int) -> NDArray[np.int64]:
-        """`n` integers, uniform on 0 … `bound` - 1, by rejection (Lemire 2019), hence without bias."""
+        """`n` integers, uniform on 0 … `bound` - 1, by rejection (Lemire 2019), hence without
+        bias."""
         if not 1 <= bound <= 1 << 32:
             raise ParameterError("bound", bound, "must lie between 1 and 2**32")
         drawn = np.empty((n + 1) // 2 * 2, dtype=np.uint32)
@@ -203,8 +214,9 @@ class Source(ABC):
     def pick(self, thresholds: _Words, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """One cell for each entry of `rows`, by the cumulative weights in that row of `thresholds`.
 
-        `thresholds[r, j]` is the weight of the cells 0 … j of row r, over 2**64, for all cells but the last: cell j is drawn
-        with probability (thresholds[r, j] - thresholds[r, j - 1]) / 2**64.
+        `thresholds[r, j]` is the weight of the cells 0 … j of row r, over 2**64, for all cells but
+        the last: cell j is drawn with probability (thresholds[r, j] - thresholds[r, j - 1]) /
+        2**64.
         """
         out = np.empty(rows.size, dtype=np.int64)
         for start in range(0, rows.size, _CHUNK_PICKS):
@@ -220,16 +232,19 @@ class Source(ABC):
             part = out[start : start + _CHUNK_PREFIXES]
             prefixes = scratch[: part.size]
             self.fill(prefixes.view(np.uint8))
-            law.lookup.take(prefixes, out=part, mode="clip")  # nothing is clipped; without a mode, `out` would be copied
+            # nothing is clipped; without a mode, `out` would be copied
+            law.lookup.take(prefixes, out=part, mode="clip")
             undecided = np.flatnonzero(prefixes >= law.owned)
             part[undecided] = law.settle(prefixes[undecided], self.words(undecided.size))
         return out
 
     def subsets(self, n: int, width: int, size: int) -> _Bytes:
-        """`n` rows of `width` packed bits, each with exactly `size` ones, all such rows equally likely.
+        """`n` rows of `width` packed bits, each with exactly `size` ones, all such rows equally
+        likely.
 
-        Draw independent bits, somewhat fewer than wanted, then add one at a time in a random free place. All places are treated
-        alike, so all sets of the same size are equally likely. Rows that begin with too many ones are redrawn.
+        Draw independent bits, somewhat fewer than wanted, then add one at a time in a random free
+        place. All places are treated alike, so all sets of the same size are equally likely. Rows
+        that begin with too many ones are redrawn.
         """
         if not 0 <= size <= width:
             raise ParameterError("size", size, f"must lie between 0 and the width, {width}")
@@ -244,8 +259,9 @@ class Source(ABC):
     def _sparse_subsets(self, n: int, width: int, size: int) -> _Bytes:
         """For a `size` up to half of `width`, so that at least every second place tried is free."""
         out = np.empty((n, (width + 7) // 8), dtype=np.uint8)
-        # Begin at least 1.5 standard deviations below the size: few rows are redrawn, and none lacks much. The initial density
-        # affects only the running time, so eight binary digits of it are enough.
+        # Begin at least 1.5 standard deviations below the size: few rows are redrawn, and none
+        # lacks much. The initial density affects only the running time, so eight binary digits of
+        # it are enough.
         begin = max(0, size - isqrt(9 * size * (width - size) // (4 * max(width, 1))))
         density = ((begin << 8) // max(width, 1)) << 56
         for start in range(0, n, _CHUNK_SETS):
@@ -262,7 +278,8 @@ class Source(ABC):
 
 
 def add_ones(rows: _Bytes, which: NDArray[np.intp], places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Set bit `places[i]` of row `which[i]`, in place; returns for each whether it was still free."""
+    """Set bit `places[i]` of row `which[i]`, in place; returns for each whether it was still
+    free."""
     flat = rows.reshape(-1)
     at = which * rows.shape[1]
     at += places >> 3
@@ -275,16 +292,19 @@ def add_ones(rows: _Bytes, which: NDArray[np.intp], places: NDArray[np.int64]) -
 
 @functools.lru_cache(maxsize=1024)
 def _head(numerator: int) -> tuple[tuple[tuple[int, int], ...], int]:
-    """The first binary digits of a numerator, equal ones together as (digit, how many), and what remains of it."""
+    """The first binary digits of a numerator, equal ones together as (digit, how many), and what
+    remains of it."""
     digits = [numerator >> (63 - i) & 1 for i in range(_HEAD_DIGITS)]
     rest = (numerator << _HEAD_DIGITS) % ONE
-    while not rest and not digits[-1]:  # beyond its last 1 it cannot exceed anything: equal so far means "not below"
+    # beyond its last 1 it cannot exceed anything: equal so far means "not below"
+    while not rest and not digits[-1]:
         digits.pop()
     return tuple((digit, len(list(run))) for digit, run in groupby(digits)), rest
 
 
 class _PerThread(threading.local):
-    """Buffers for the rows of one chunk, kept per thread: allocating them again costs as much as filling them."""
+    """Buffers for the rows of one chunk, kept per thread: allocating them again costs as much as
+    filling them."""
 
     rows: _Words | None = None
 
@@ -300,8 +320,11 @@ def _scratch(n: int) -> tuple[_Words, _Words, _Words]:
     return first[:n], second[:n], third[:n]
 
 
-def lemire(drawn: NDArray[Any], bound: int, bits: int) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Map uniform `bits`-bit integers to 0 … `bound` - 1; the second array marks the draws that must be repeated."""
+def lemire(
+    drawn: NDArray[Any], bound: int, bits: int
+) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Map uniform `bits`-bit integers to 0 … `bound` - 1; the second array marks the draws that
+    must be repeated."""
     product = drawn.astype(np.uint64) * np.uint64(bound)
     values = (product >> np.uint64(bits)).astype(np.int64)
     leftover = (1 << bits) % bound
@@ -342,7 +365,11 @@ class _Keystream(Source):
             _system_sources.add(self)
 
     def _rekey(self) -> None:
-        key = os.urandom(16) if self._seed is None else hashlib.sha256(b"deniable seeded source" + self._seed).digest()[:16]
+        key = (
+            os.urandom(16)
+            if self._seed is None
+            else hashlib.sha256(b"deniable seeded source" + self._seed).digest()[:16]
+        )
         self._lock = threading.Lock()
         self._cipher: CipherContext = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
@@ -351,14 +378,18 @@ class _Keystream(Source):
         with self._lock:
             for start in range(0, len(view), len(_ZEROS)):
                 part = view[start : start + len(_ZEROS)]
-                self._cipher.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)
+                self._cipher.update_into(
+                    _ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part
+                )
 
     def __repr__(self) -> str:
         return "<system source>" if self._seed is None else "<seeded source: for simulation only>"
 
     def __reduce__(self) -> tuple[Callable[[], Source], tuple[()]]:
         if self._seed is not None:
-            raise TypeError("a seeded source cannot be pickled: its copies would draw the same coins")
+            raise TypeError(
+                "a seeded source cannot be pickled: its copies would draw the same coins"
+            )
         return system_source, ()
 
 
@@ -382,17 +413,23 @@ def system_source() -> Source:
 def source_or_system(source: Source | None) -> Source:
     """The source given, which must be one, or else the system's.
 
-    A seed or a NumPy generator in its place is refused: neither draws exact coins, and only the system's are unpredictable.
+    A seed or a NumPy generator in its place is refused: neither draws exact coins, and only the
+    system's are unpredictable.
     """
     if source is None:
         return system_source()
     if not isinstance(source, Source):
-        raise ParameterError("source", type(source).__name__, "must be a Source, such as seeded_source(1) for simulation")
+        raise ParameterError(
+            "source",
+            type(source).__name__,
+            "must be a Source, such as seeded_source(1) for simulation",
+        )
     return source
 
 
 def seeded_source(seed: int | np.integer[Any] | str | bytes) -> Source:
-    """A source that draws the same bits for the same seed. For simulation and tests: anyone who knows the seed knows the answers.
+    """A source that draws the same bits for the same seed. For simulation and tests: anyone who
+    knows the seed knows the answers.
 
     >>> seeded_source(7).below(6, 5).tolist() == seeded_source(7).below(6, 5).tolist()
     True
@@ -402,91 +439,3 @@ def seeded_source(seed: int | np.integer[Any] | str | bytes) -> Source:
     if isinstance(seed, int | np.integer):
         seed = f"integer {int(seed)}"
     return _Keystream(seed if isinstance(seed, bytes) else seed.encode())
-
-
-class ScriptedSource(Source):
-    """Plays back the given bytes, and fails when they are used up.
-
-    >>> ScriptedSource(bytes(8)).words(1).tolist()
-    [0]
-    """
-
-    def __init__(self, script: bytes) -> None:
-        self._script, self._used = script, 0
-
-    @property
-    def remaining(self) -> int:
-        """How many bytes of the script are left."""
-        return len(self._script) - self._used
-
-    def fill(self, buffer: _Bytes) -> None:
-        if len(buffer) > self.remaining:
-            raise RandomnessError(f"the script has {self.remaining} bytes left and {len(buffer)} were asked for")
-        buffer[:] = np.frombuffer(self._script, dtype=np.uint8, count=len(buffer), offset=self._used)
-        self._used += len(buffer)
-
-
-class _PathSource(Source):
-    """Follows one path through the tree of outcomes, and notes the branches it passed."""
-
-    def __init__(self, prefix: Sequence[int]) -> None:
-        self._prefix = prefix
-        self.taken: list[int] = []
-        self.branches: list[int] = []
-        self.probability = Fraction(1)
-
-    def _branch(self, weights: Sequence[int]) -> int:
-        possible = [outcome for outcome, weight in enumerate(weights) if weight]
-        depth = len(self.taken)
-        choice = self._prefix[depth] if depth < len(self._prefix) else 0
-        self.taken.append(choice)
-        self.branches.append(len(possible))
-        outcome = possible[choice]
-        self.probability *= Fraction(weights[outcome], sum(weights))
-        return outcome
-
-    def fill(self, buffer: _Bytes) -> None:
-        raise RandomnessError("every_path walks the exact draws of a source; raw bytes have too many outcomes to walk")
-
-    def bit_rows(self, numerator: int, n: int, width: int) -> _Bytes:
-        bits = [[self._branch((ONE - numerator, numerator)) for _ in range(width)] for _ in range(n)]
-        return np.packbits(np.array(bits, dtype=np.uint8).reshape(n, width), axis=1, bitorder="little")
-
-    def below(self, bound: int, n: int) -> NDArray[np.int64]:
-        return np.array([self._branch([1] * bound) for _ in range(n)], dtype=np.int64)
-
-    def pick(self, thresholds: _Words, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        out = []
-        for row in rows:
-            edges = [0, *(int(t) for t in thresholds[row]), ONE]
-            out.append(self._branch([high - low for low, high in pairwise(edges)]))
-        return np.array(out, dtype=np.int64)
-
-    def outcomes(self, law: Categorical, n: int) -> NDArray[Any]:
-        return np.array([self._branch(law.weights) for _ in range(n)], dtype=law.lookup.dtype)
-
-    def subsets(self, n: int, width: int, size: int) -> _Bytes:
-        every = list(combinations(range(width), size))
-        rows = np.zeros((n, width), dtype=np.uint8)
-        for row in rows:
-            row[list(every[self._branch([1] * comb(width, size))])] = 1
-        return np.packbits(rows, axis=1, bitorder="little")
-
-
-def every_path(experiment: Callable[[Source], _T]) -> Iterator[tuple[Fraction, _T]]:
-    """Run `experiment` once for each outcome of its draws; yield the outcome's exact probability and what it returned.
-
-    >>> sum(p for p, die in every_path(lambda source: source.below(6, 1)[0]) if die >= 4)
-    Fraction(1, 3)
-    """
-    prefix: list[int] = []
-    while True:
-        source = _PathSource(prefix)
-        result = experiment(source)
-        yield source.probability, result
-        prefix = source.taken
-        while prefix and prefix[-1] + 1 == source.branches[len(prefix) - 1]:
-            prefix.pop()
-        if not prefix:
-            return
-        prefix[-1] += 1

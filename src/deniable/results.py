@@ -16,6 +16,7 @@ import numpy as np
 
 from deniable.display import Displayed
 from deniable.errors import DocumentError
+from deniable.registries import Registry
 
 __all__ = ["Result", "decode", "encode", "fields_of"]
 
@@ -28,17 +29,20 @@ _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "fraction": (Fraction, str, Fraction),
     "bytes": (bytes, bytes.hex, bytes.fromhex),
 }
-"""Values that JSON cannot represent, written as an object with one key. No label is an object, so none is mistaken for one."""
+"""Values that JSON cannot represent, written as an object with one key. No label is an object, so
+none is mistaken for one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Result(Displayed):
-    """A frozen dataclass with `to_dict` and `from_dict`, which lose nothing, and `==`, which compares arrays by value.
+    """A frozen dataclass with `to_dict` and `from_dict`, which lose nothing, and `==`, which
+    compares arrays by value.
 
-    Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document has more than its fields (an
-    interval, say) extends :meth:`to_dict`; what is not a field is ignored when the document is read. `KEYS` gives a field
-    another name in the document. A field whose name begins with an underscore holds data that must not leave the object: it is
-    neither written nor compared.
+    Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document
+    has more than its fields (an interval, say) extends :meth:`to_dict`; what is not a field is
+    ignored when the document is read. `KEYS` gives a field another name in the document. A field
+    whose name begins with an underscore holds data that must not leave the object: it is neither
+    written nor compared.
 
     >>> @dataclasses.dataclass(frozen=True, eq=False)
     ... class Mean(Result):
@@ -51,11 +55,14 @@ class Result(Displayed):
     """
 
     KEYS: ClassVar[Mapping[str, str]] = {}
-    _registry: ClassVar[dict[str, type[Result]]] = {}
+    _registry: ClassVar[Registry[type[Result]]] = Registry()
+    _name: ClassVar[str]
+    """The name under which documents know the class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        Result._registry[cls.__name__] = cls
+        cls._name = Registry.name_of(cls)
+        Result._registry.add(cls)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON document, which :meth:`from_dict` reads."""
@@ -82,7 +89,8 @@ class Result(Displayed):
         hints, arguments = _hints(kind), {}
         for field in _public_fields(cls):
             key = cls.KEYS.get(field.name, field.name)
-            if key in document or not _has_default(field):  # a document of an earlier version may lack a later field
+            # a document of an earlier version may lack a later field
+            if key in document or not _has_default(field):
                 arguments[field.name] = decode(hints[field.name], document[key])
         return arguments
 
@@ -94,17 +102,21 @@ class Result(Displayed):
 
     def __hash__(self) -> int:
         texts = (getattr(self, field.name) for field in _public_fields(self))
-        return hash((type(self).__name__, *(value for value in texts if isinstance(value, str | int))))
+        return hash(
+            (type(self).__name__, *(value for value in texts if isinstance(value, str | int)))
+        )
 
 
 def fields_of(result: Result, *but: str) -> dict[str, Any]:
-    """The fields of a result except those in `but`, as JSON values under their names in the document."""
+    """The fields of a result except those in `but`, as JSON values under their names in the
+    document."""
     names = [field.name for field in _public_fields(result) if field.name not in but]
     return {result.KEYS.get(name, name): encode(getattr(result, name)) for name in names}
 
 
-def encode(value: Any) -> Any:  # noqa: PLR0911 - one return for each kind of value
-    """The value in JSON. NaN, which JSON does not have, becomes null, and infinities become strings; in arrays too."""
+def encode(value: Any) -> Any:
+    """The value in JSON. NaN, which JSON does not have, becomes null, and infinities become
+    strings; in arrays too."""
     if value is None or isinstance(value, bool | str | int):
         return value
     if isinstance(value, float):
@@ -116,11 +128,17 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one return for each kind of va
         return encode(value.item())
     if isinstance(value, tuple | list | range):
         return [encode(part) for part in value]
+    return _encode_object(value)
+
+
+def _encode_object(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         document = value.to_dict()
-        return {"type": type(value).__name__, **document} if isinstance(value, Result) else document
+        return {"type": value._name, **document} if isinstance(value, Result) else document
     if dataclasses.is_dataclass(value):
-        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: encode(part) for key, part in value.items()}
@@ -131,7 +149,7 @@ def encode(value: Any) -> Any:  # noqa: PLR0911 - one return for each kind of va
     return str(value)  # a label of a user-defined type
 
 
-def decode(hint: Any, value: Any) -> Any:  # noqa: PLR0911 - one branch for each kind of value
+def decode(hint: Any, value: Any) -> Any:
     """The value of a field of that type from what :func:`encode` made of it."""
     kind = get_origin(hint) or hint
     if kind in {Union, UnionType}:
@@ -141,27 +159,36 @@ def decode(hint: Any, value: Any) -> Any:  # noqa: PLR0911 - one branch for each
         return np.array(value, dtype=dtype)
     if kind is float:
         return math.nan if value is None else float(value) if isinstance(value, str) else value
-    if isinstance(kind, type) and issubclass(kind, tuple) and kind is not tuple:  # a named one
-        return kind(*map(decode, _hints(kind).values(), value))
-    if kind is tuple:
-        parts = get_args(hint)
-        hints = [parts[0]] * len(value) if parts[1:] == (...,) else parts
-        return tuple(decode(part, each) for part, each in zip(hints, value, strict=True))
-    if kind is list:
-        return [decode(get_args(hint)[0], each) for each in value]
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        of_key, of_value = get_args(hint) or (Any, Any)
+    if isinstance(kind, type) and issubclass(kind, tuple | list | Mapping):
+        return _decode_container(kind, hint, value)
+    return _decode_object(kind, value)
+
+
+def _decode_container(kind: Any, hint: Any, value: Any) -> Any:
+    parts = get_args(hint)
+    if issubclass(kind, Mapping):
+        of_key, of_value = parts or (Any, Any)
         items = value["items"] if set(value) == {"items"} else value.items()
         return {decode(of_key, key): decode(of_value, part) for key, part in items}
-    if isinstance(value, dict) and value.get("type") in Result._registry:
-        return Result._registry[value["type"]].from_dict(value)
+    if kind is list:
+        return [decode(parts[0], each) for each in value]
+    if kind is not tuple:  # a named one
+        return kind(*map(decode, _hints(kind).values(), value))
+    hints = [parts[0]] * len(value) if parts[1:] == (...,) else parts
+    return tuple(decode(part, each) for part, each in zip(hints, value, strict=True))
+
+
+def _decode_object(kind: Any, value: Any) -> Any:
+    if isinstance(value, dict) and (known := Result._registry.get(value.get("type"))) is not None:
+        return known.from_dict(value)
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind(**{name: decode(hint, value[name]) for name, hint in _hints(kind).items()})
     if isinstance(value, dict) and len(value) == 1 and (tag := next(iter(value))) in _TAGGED:
         return _TAGGED[tag][2](value[tag])
-    if kind is Hashable and isinstance(value, list):  # JSON made a list of a tuple; a list is no label
+    # JSON made a list of a tuple; a list is no label
+    if kind is Hashable and isinstance(value, list):
         return tuple(decode(Hashable, part) for part in value)
     return value
 
@@ -177,7 +204,9 @@ def _public_fields(result: Any) -> list[dataclasses.Field[Any]]:
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return (
+        field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    )
 
 
 @cache
@@ -189,7 +218,9 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         if type(one) is not type(other):
             return False
-        return one.dtype == other.dtype and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+        return one.dtype == other.dtype and bool(
+            np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+        )
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return type(one) is type(other) and len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping) and not isinstance(one, Result):

@@ -1,4 +1,5 @@
-"""Table files, opened in one way: delimited text (CSV, TSV, gzip, any encoding), Parquet and Excel. No message shows a cell."""
+"""Table files, opened in one way: delimited text (CSV, TSV, gzip, any encoding), Parquet and Excel.
+No message shows a cell."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from deniable.errors import DeniableError, MissingExtraError, ParameterError
 __all__ = [
     "DELIMITERS",
     "STANDARD_STREAM",
+    "DelimitedTable",
     "TableFormat",
-    "TextTable",
     "kind_of",
     "open_parquet",
     "open_sheet",
@@ -43,7 +44,8 @@ Refusal = Callable[[str], Exception]
 
 @dataclass(frozen=True)
 class TableFormat:
-    """What a file's name does not say. None: the delimiter is detected, the encoding is UTF-8, the sheet is the first.
+    """What a file's name does not say. None: the delimiter is detected, the encoding is UTF-8, the
+    sheet is the first.
 
     >>> TableFormat(delimiter="tab").delimiter
     '\\t'
@@ -59,14 +61,23 @@ class TableFormat:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ParameterError("delimiter", self.delimiter, "must be one character, or 'tab'")
         try:
-            "a".encode(self.encoding or "utf-8")  # refuses codecs that are not text encodings, such as zip
+            # refuses codecs that are not text encodings, such as zip
+            "a".encode(self.encoding or "utf-8")
         except (LookupError, ValueError):
-            raise ParameterError("encoding", self.encoding, "must be a text encoding, such as latin-1 or cp1252") from None
+            raise ParameterError(
+                "encoding", self.encoding, "must be a text encoding, such as latin-1 or cp1252"
+            ) from None
 
 
 def kind_of(path: Path) -> str:
     """`"parquet"`, `"excel"`, `"stata"` or `"text"`, by the file's name."""
-    kinds = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "excel", ".xlsm": "excel", ".dta": "stata"}
+    kinds = {
+        ".parquet": "parquet",
+        ".pq": "parquet",
+        ".xlsx": "excel",
+        ".xlsm": "excel",
+        ".dta": "stata",
+    }
     return kinds.get(path.suffix.lower(), "text")
 
 
@@ -92,7 +103,7 @@ def _peeked(stream: BinaryIO) -> tuple[bytes, BinaryIO]:
 
 
 @dataclass
-class TextTable:
+class DelimitedTable:
     """Delimited text being read."""
 
     header: list[str]
@@ -111,16 +122,20 @@ def open_text(
     layout: TableFormat | None = None,
     wanted: Sequence[str] | None = None,
     delimiters: str = DELIMITERS,
-) -> Iterator[TextTable]:
+) -> Iterator[DelimitedTable]:
     """Delimited text, compressed with gzip or not, from a file or standard input.
 
-    Without a delimiter in the layout, it is detected among `delimiters`, the first of them in case of a tie; `wanted` columns
-    help.
+    Without a delimiter in the layout, it is detected among `delimiters`, the first of them in case
+    of a tie; `wanted` columns help.
     """
     layout = layout or TableFormat()
     with ExitStack() as stack:
         try:
-            raw = sys.stdin.buffer if path == STANDARD_STREAM else stack.enter_context(path.open("rb"))
+            raw = (
+                sys.stdin.buffer
+                if path == STANDARD_STREAM
+                else stack.enter_context(path.open("rb"))
+            )
             size = 0 if path == STANDARD_STREAM else path.stat().st_size
             head, content = _peeked(raw)
             if head.startswith(_GZIP_MARK):
@@ -128,16 +143,20 @@ def open_text(
         except (OSError, EOFError, zlib.error) as error:
             raise refusal(f"{path} cannot be read: {_reason(error)}") from None
         encoding = _encoding(layout, head)
-        delimiter = layout.delimiter or ("\t" if _is_tabbed(path) else _sniffed(head, encoding, wanted, delimiters))
+        delimiter = layout.delimiter or (
+            "\t" if _is_tabbed(path) else _sniffed(head, encoding, wanted, delimiters)
+        )
         text = stack.enter_context(io.TextIOWrapper(content, encoding=encoding, newline=""))
         rows = _rows(path, refusal, layout, text, delimiter)
         header = next(filter(None, rows), None)
         if header is None:
             raise refusal(f"{path} is empty")
-        yield TextTable(header, rows, lambda: raw.tell() / size if size else 0.0)
+        yield DelimitedTable(header, rows, lambda: raw.tell() / size if size else 0.0)
 
 
-def _rows(path: Path, refusal: Refusal, layout: TableFormat, text: io.TextIOWrapper, delimiter: str) -> Iterator[list[str]]:
+def _rows(
+    path: Path, refusal: Refusal, layout: TableFormat, text: io.TextIOWrapper, delimiter: str
+) -> Iterator[list[str]]:
     row = -1  # the header is row 0
     try:
         for row, fields in enumerate(csv.reader(text, delimiter=delimiter, strict=True)):  # noqa: B007 - used in errors
@@ -145,8 +164,14 @@ def _rows(path: Path, refusal: Refusal, layout: TableFormat, text: io.TextIOWrap
     except csv.Error as error:
         raise refusal(f"{path}, row {row + 1}: not a CSV file: {error}") from None
     except UnicodeError:
-        hint = "" if layout.encoding else "; if it has another encoding, such as latin-1 or cp1252, specify it"
-        raise refusal(f"{path}, near row {row + 1}: not {layout.encoding or 'UTF-8'} text{hint}") from None
+        hint = (
+            ""
+            if layout.encoding
+            else "; if it has another encoding, such as latin-1 or cp1252, specify it"
+        )
+        raise refusal(
+            f"{path}, near row {row + 1}: not {layout.encoding or 'UTF-8'} text{hint}"
+        ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise refusal(f"{path}, near row {row + 1}: cannot be read: {_reason(error)}") from None
 
@@ -166,7 +191,8 @@ def _encoding(layout: TableFormat, head: bytes) -> str:
 
 
 def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None, delimiters: str) -> str:
-    """The delimiter whose header names what is wanted, then whose rows are of equal length, then with the most columns."""
+    """The delimiter whose header names what is wanted, then whose rows are of equal length, then
+    with the most columns."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
     if len(head) == _SAMPLE_BYTES:  # the last line may be cut off
         text = text[: text.rfind("\n") + 1]
@@ -174,13 +200,20 @@ def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None, delimiter
     def fit(delimiter: str) -> tuple[bool, bool, int]:
         rows: list[list[str]] = []
         try:
-            for fields in islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), _SAMPLE_ROWS):
+            for fields in islice(
+                csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True),
+                _SAMPLE_ROWS,
+            ):
                 rows.append(fields)
             whole = True
         except csv.Error:
             whole = False
         header = rows[0] if rows else []
-        equal = whole and len(header) > 1 and all(len(fields) == len(header) for fields in rows if fields)
+        equal = (
+            whole
+            and len(header) > 1
+            and all(len(fields) == len(header) for fields in rows if fields)
+        )
         return bool(wanted) and set(wanted or ()) <= set(header), equal, len(header)
 
     return max(delimiters, key=fit)
@@ -188,7 +221,8 @@ def _sniffed(head: bytes, encoding: str, wanted: Sequence[str] | None, delimiter
 
 @contextmanager
 def open_parquet(path: Path, refusal: Refusal) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`; any Arrow error about a damaged file while it is open becomes one line."""
+    """A `pyarrow.parquet.ParquetFile`; any Arrow error about a damaged file while it is open
+    becomes one line."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.parquet as pq  # noqa: PLC0415
@@ -203,7 +237,9 @@ def open_parquet(path: Path, refusal: Refusal) -> Iterator[Any]:
         raise refusal(f"{path} cannot be read: {error.strerror or 'No such file'}") from None
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
         # Arrow may quote the file's contents.
-        raise refusal(f"{path} is not a Parquet file, or is damaged: {type(error).__name__}") from None
+        raise refusal(
+            f"{path} is not a Parquet file, or is damaged: {type(error).__name__}"
+        ) from None
 
 
 @contextmanager
@@ -221,12 +257,17 @@ def open_stata(path: Path, refusal: Refusal, rows: int) -> Iterator[Iterator[Any
     except FileNotFoundError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from None
     except Exception as error:  # a damaged file makes pandas fail in many ways
-        raise refusal(f"{path} is not a Stata file (.dta), or is damaged: {type(error).__name__}") from None
+        raise refusal(
+            f"{path} is not a Stata file (.dta), or is damaged: {type(error).__name__}"
+        ) from None
 
 
 @contextmanager
-def open_sheet(path: Path, refusal: Refusal, layout: TableFormat | None = None) -> Iterator[Iterator[tuple[Any, ...]]]:
-    """The rows of a sheet of an Excel file, header first; a formula is the value that was saved with it."""
+def open_sheet(
+    path: Path, refusal: Refusal, layout: TableFormat | None = None
+) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """The rows of a sheet of an Excel file, header first; a formula is the value that was saved
+    with it."""
     try:
         import openpyxl  # noqa: PLC0415 - an extra
     except ImportError:
@@ -237,7 +278,10 @@ def open_sheet(path: Path, refusal: Refusal, layout: TableFormat | None = None) 
             book = openpyxl.load_workbook(content, read_only=True, data_only=True)
             try:
                 if sheet is not None and sheet not in book.sheetnames:
-                    raise refusal(f"{path} has no sheet {sheet!r}; it has {', '.join(map(repr, book.sheetnames))}")
+                    raise refusal(
+                        f"{path} has no sheet {sheet!r}; it has"
+                        f" {', '.join(map(repr, book.sheetnames))}"
+                    )
                 if not book.worksheets:
                     raise refusal(f"{path} has no sheet of cells")
                 chosen = book.worksheets[0] if sheet is None else book[sheet]
@@ -248,5 +292,8 @@ def open_sheet(path: Path, refusal: Refusal, layout: TableFormat | None = None) 
         raise
     except FileNotFoundError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from None
-    except Exception as error:  # a damaged file makes zip, XML and openpyxl itself fail in many ways
-        raise refusal(f"{path} is not an Excel file (.xlsx), or is damaged: {type(error).__name__}") from None
+    # a damaged file makes zip, XML and openpyxl itself fail in many ways
+    except Exception as error:
+        raise refusal(
+            f"{path} is not an Excel file (.xlsx), or is damaged: {type(error).__name__}"
+        ) from None

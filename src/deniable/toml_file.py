@@ -1,4 +1,5 @@
-"""TOML files, read in one way: an error names the file, the line, the key, the value and what would be accepted."""
+"""TOML files, read in one way: an error names the file, the line, the key, the value and what would
+be accepted."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from deniable.checksums import is_intact
 from deniable.errors import ParameterError, SettingsError
@@ -23,10 +24,24 @@ _ASSIGNMENT = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*=")
 _STEP = re.compile(r"([A-Za-z0-9_\-]+)((?:\[\d+\])*)")
 
 _DOTTED = re.compile(r"""(?<![\w\-])(?:(?:[\w\-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){100}""")
-"""A key of a hundred parts, which nobody writes: the parser takes time that grows with the square of their number."""
+"""A key of a hundred parts, which nobody writes: the parser takes time that grows with the square
+of their number."""
 
-Refusal = Callable[[str, object, str, str, "int | None"], Exception]
-"""Makes an error from a name, a value, a rule, the file's name and the line."""
+
+class Refusal(Protocol):
+    """Makes an error from a key, its value and a rule, or a whole sentence, and the file and line
+    it is about."""
+
+    def __call__(
+        self,
+        name: str,
+        value: object,
+        rule: str,
+        file: str,
+        line: int | None = None,
+        *,
+        message: str = "",
+    ) -> Exception: ...
 
 
 @dataclass(frozen=True)
@@ -45,9 +60,13 @@ class TomlFile:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise refusal("file", str(path), f"cannot be read: {error.strerror}", path.name, None) from None
+            raise refusal(
+                "file", str(path), f"cannot be read: {error.strerror}", path.name, None
+            ) from None
         if len(content) > _LARGEST:
-            raise refusal("file", f"{len(content)} bytes", f"must hold at most {_LARGEST}", path.name, None)
+            raise refusal(
+                "file", f"{len(content)} bytes", f"must hold at most {_LARGEST}", path.name, None
+            )
         try:
             text = content.decode()
         except UnicodeDecodeError:
@@ -59,7 +78,11 @@ class TomlFile:
         """The file with this text; `name` is what errors call it."""
         if not is_intact(text):
             raise refusal(
-                "file", name, "does not fit its check sum: it is damaged, or was edited (then delete that line)", name, None
+                "file",
+                name,
+                "does not fit its check sum: it is damaged, or was edited (then delete that line)",
+                name,
+                None,
             )
         if _DOTTED.search(text):
             raise refusal("file", name, _TOO_DEEP, name, None)
@@ -74,7 +97,8 @@ class TomlFile:
             raise refusal("file", name, _TOO_DEEP, name, None) from None
 
     def made(self, make: Callable[[dict[str, Any]], _T]) -> _T:
-        """The object built from the tree. A parameter that breaks its rule is refused with its line."""
+        """The object built from the tree. A parameter that breaks its rule is refused with its
+        line."""
         try:
             with self.located():
                 return make(self.tree)
@@ -83,15 +107,20 @@ class TomlFile:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """A parameter that breaks its rule inside is refused with the file and the line on which it stands."""
+        """A parameter that breaks its rule inside is refused with the file and the line on which it
+        stands."""
         try:
             yield
         except ParameterError as error:
-            raise self.refusal(error.name, error.value, error.rule, self.name, line_of(self.text, error.name)) from None
+            line = line_of(self.text, error.name)
+            raise self.refusal(
+                error.name, error.value, error.rule, self.name, line, message=error.message
+            ) from None
 
 
 def line_of(text: str, name: str) -> int | None:
-    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or of the table it would be in.
+    """The line of a TOML text on which a key such as `columns[1].buckets` is set, or of the table
+    it would be in.
 
     >>> line_of('id = "x"\\n[schedule]\\nevery = 3', "schedule.every")
     3
@@ -118,6 +147,7 @@ def line_of(text: str, name: str) -> int | None:
             continue
         if len(path) > best[0] and wanted[: len(path)] == path:
             best = len(path), number
-        elif len(wanted) > best[0] and path[: len(wanted)] == wanted:  # the first of several tables, or of a table's parts
+        # the first of several tables, or of a table's parts
+        elif len(wanted) > best[0] and path[: len(wanted)] == wanted:
             best = len(wanted), number
     return best[1]

@@ -1,4 +1,5 @@
-"""The owner's page in a browser, opened by `deniable client ui`: receipts, budget, refusing an analyst, and the coins."""
+"""The owner's page in a browser, opened by `deniable client ui`: receipts, budget, refusing an
+analyst, and the coins."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ import pytest
 
 from deniable.client.device import Device
 from deniable.client.policy import read_policy, refuse_analyst
-from deniable.client.store import Store
+from deniable.client.storage.store import Store
 from deniable.errors import PolicyError
-from deniable.queries.keys import KeyRing, TrustedKey
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
-from toolkit import loopback
-from toolkit.browser import Browser, serious_findings
+from deniable.queries.signed.key_ring import KeyRing, TrustedKey
+from deniable.queries.signed.signing import sign
 from toolkit.devices import KEY, STRANGER, asked, make_vault
-from toolkit.services import running
+from toolkit.servers import loopback
+from toolkit.servers.browser import Browser, serious_findings
+from toolkit.servers.services import running
 
 POLICY = """\
 # what I allow
@@ -47,15 +48,22 @@ class Owner:
         now = int(time.time())
         schedule = Schedule(now - 3600, now + 86_400, 600, 600, 600)
         usual = asked(id="trips", schedule=schedule)
-        proxies = "".join(f'\n[[proxies]]\naddress = "{name}"\ntoken = "secret-token-of-mine"\n' for name in usual.proxies)
+        proxies = "".join(
+            f'\n[[proxies]]\naddress = "{name}"\ntoken = "secret-token-of-mine"\n'
+            for name in usual.proxies
+        )
         self.policy.write_text(POLICY + proxies)
         self.policy.chmod(0o600)
         KeyRing([TrustedKey(KEY.public)]).save(folder / "ring.json")
-        self.device = Device(vault, read_policy(self.policy), Store.beside(self.vault), isolated=False)
+        self.device = Device(
+            vault, read_policy(self.policy), Store.beside(self.vault), isolated=False
+        )
         self.query = usual
         for moment in (now - 1300, now - 700):
             assert self.device.answer(sign(usual, KEY), moment).outcome == "answered"
-        costly = asked(id="costly", schedule=schedule, mechanism={"name": "OptimizedUnary", "epsilon": 11.0})
+        costly = asked(
+            id="costly", schedule=schedule, mechanism={"name": "OptimizedUnary", "epsilon": 11.0}
+        )
         assert self.device.answer(sign(costly, KEY), now - 500).outcome == "refused"
         assert self.device.answer(sign(usual, STRANGER), now - 400).outcome == "refused"
 
@@ -72,7 +80,9 @@ def page(owner: Owner) -> Iterator[tuple[subprocess.Popen[str], str]]:
         yield found
 
 
-def test_receipts_budget_and_what_is_shared_are_shown(browser: Browser, owner: Owner, page: tuple[object, str]) -> None:
+def test_receipts_budget_and_what_is_shared_are_shown(
+    browser: Browser, owner: Owner, page: tuple[object, str]
+) -> None:
     browser.size(390, 844, phone=True)
     browser.open(page[1])
     assert browser.ready() == "person"
@@ -114,23 +124,33 @@ def test_refusing_an_analyst_is_written_down_and_the_device_obeys(
     browser.open(page[1])
     browser.ready()
     browser.click("refuse-0")
-    browser.wait(lambda: "refused: nothing is answered" in browser.text("analyst-0"), "the refusal is not shown")
+    browser.wait(
+        lambda: "refused: nothing is answered" in browser.text("analyst-0"),
+        "the refusal is not shown",
+    )
     assert read_policy(owner.policy).refused == (KEY.owner,)
     assert "# what I allow" in owner.policy.read_text()
-    device = Device(owner.device.vault, read_policy(owner.policy), Store.beside(owner.vault), isolated=False)
+    device = Device(
+        owner.device.vault, read_policy(owner.policy), Store.beside(owner.vault), isolated=False
+    )
     receipt = device.answer(sign(owner.query, KEY), int(time.time()))
     assert (receipt.outcome, receipt.reason) == ("refused", "analyst refused")
     browser.click("refuse-0")
     browser.wait(lambda: read_policy(owner.policy).refused == (), "the refusal was not taken back")
 
 
-def test_the_coins_say_what_they_show_and_a_crowd_is_estimated(browser: Browser, page: tuple[object, str]) -> None:
+def test_the_coins_say_what_they_show_and_a_crowd_is_estimated(
+    browser: Browser, page: tuple[object, str]
+) -> None:
     browser.open(page[1])
     browser.ready()
     said = set()
-    for _ in range(40):  # a truthful "no" says yes a quarter of the time: both are seen but once in 100,000 runs
+    # a truthful "no" says yes a quarter of the time: both are seen but once in 100,000 runs
+    for _ in range(40):
         browser.click("flip")
-        faces = browser.run("return [...document.querySelectorAll('.coin')].map((coin) => coin.textContent)")
+        faces = browser.run(
+            "return [...document.querySelectorAll('.coin')].map((coin) => coin.textContent)"
+        )
         expected = "no" if faces[0] == "heads" else "yes" if faces[1] == "heads" else "no"
         assert browser.text("says") == expected
         said.add(expected)
@@ -147,16 +167,22 @@ def test_the_page_is_on_loopback_alone_and_needs_its_address(page: tuple[object,
     port = address.rsplit(":", 1)[1]
     cookie = {"deniable_person": token}
     assert loopback.get(f"{address}/v1/person", cookies=cookie).status_code == 200
-    rebound = loopback.get(f"{address}/v1/person", cookies=cookie, headers={"Host": f"evil.example:{port}"})
+    rebound = loopback.get(
+        f"{address}/v1/person", cookies=cookie, headers={"Host": f"evil.example:{port}"}
+    )
     assert (rebound.status_code, rebound.json()["reason"]) == (403, "host")
-    forged = loopback.put(f"{address}/v1/person/refusals", cookies=cookie, json={"analyst": "x", "refused": True})
+    forged = loopback.put(
+        f"{address}/v1/person/refusals", cookies=cookie, json={"analyst": "x", "refused": True}
+    )
     assert (forged.status_code, forged.json()["reason"]) == (403, "csrf")
 
 
 def test_a_settings_file_that_would_become_unreadable_is_left_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     KeyRing([TrustedKey(KEY.public)]).save(tmp_path / "ring.json")
-    path.write_text('ring = "ring.json"\nrefused = [\n "a",\n]\n[[proxies]]\naddress = "x"\ntoken = "t"\n')
+    path.write_text(
+        'ring = "ring.json"\nrefused = [\n "a",\n]\n[[proxies]]\naddress = "x"\ntoken = "t"\n'
+    )
     path.chmod(0o600)
     before = path.read_text()
     with pytest.raises(PolicyError):

@@ -1,4 +1,5 @@
-"""The whole walk in a browser against real services: plan, sign, publish, watch, survive a restart, compare, export, stop."""
+"""The whole walk in a browser against real services: plan, sign, publish, watch, survive a restart,
+compare, export, stop."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from selenium.webdriver import ActionChains
 
 from deniable.local.crowd import Crowd
 from deniable.local.people import Answers
-from deniable.local.services import Address, Aggregator, Proxy, Services, free_ports
+from deniable.local.services import Address, Aggregator, LocalProxy, Services, free_ports
 from deniable.queries.query import Query
-from toolkit import loopback
-from toolkit.browser import Browser
 from toolkit.crowds import KEY, RING
+from toolkit.servers import loopback
+from toolkit.servers.browser import Browser
 
 PEOPLE = 2000
 SHARES = (0.24, 0.31, 0.34, 0.09, 0.02)
@@ -30,7 +31,10 @@ class Walk:
     def __init__(self, folder: Path) -> None:
         ports = free_ports(3)
         intake = {"deadline": 1, "grace": 1, "skew": 2}
-        self.proxies = [Proxy(f"proxy-{i}", Address(port=port), intake=intake) for i, port in enumerate(ports[1:])]
+        self.proxies = [
+            LocalProxy(f"proxy-{i}", Address(port=port), intake=intake)
+            for i, port in enumerate(ports[1:])
+        ]
         self.aggregator = Aggregator(Address(port=ports[0]), limits={"patience": 300})
         self.services = Services(folder / "services", RING, self.proxies, self.aggregator)
         self.url = self.aggregator.address.url
@@ -39,11 +43,17 @@ class Walk:
         self._crowd: Crowd | None = None
 
     def get(self, address: str) -> dict[str, list[object]]:
-        return dict(loopback.get(f"{self.url}{address}", headers={"Authorization": f"Bearer {self.token}"}).json())
+        return dict(
+            loopback.get(
+                f"{self.url}{address}", headers={"Authorization": f"Bearer {self.token}"}
+            ).json()
+        )
 
     def answer(self, query: Query) -> None:
         """Let people answer from now on, as their devices would."""
-        rows = np.repeat(np.arange(5), (np.array(SHARES) * PEOPLE).astype(int)).reshape(-1, 1).tolist()
+        rows = (
+            np.repeat(np.arange(5), (np.array(SHARES) * PEOPLE).astype(int)).reshape(-1, 1).tolist()
+        )
         self._crowd = Crowd(query, Answers(query, rows), self._tokens, [])
         self._crowd.start()
 
@@ -78,7 +88,11 @@ def test_an_analyst_plans_signs_publishes_watches_through_a_restart_compares_exp
     query = Query.from_content(told["signed"]["query"].encode())
     assert query.id == "walked"
     walk.answer(query)
-    assert browser.wait(lambda: browser.run("return document.documentElement.dataset.ready") == "live", "no window came", 40)
+    assert browser.wait(
+        lambda: browser.run("return document.documentElement.dataset.ready") == "live",
+        "no window came",
+        40,
+    )
 
     def newest() -> int:
         return int(browser.text("window-index").removeprefix("window "))
@@ -92,10 +106,16 @@ def test_an_analyst_plans_signs_publishes_watches_through_a_restart_compares_exp
     shown = browser.run("return document.querySelector('dn-timeline svg').ariaLabel")
     stored = walk.get("/v1/queries/walked/series?limit=1000")
     indices = [int(str(index)) for index in stored["index"]]
-    assert indices == list(range(indices[0], indices[0] + len(indices))), "the aggregator lost a window"
-    assert len(indices) - 2 <= int(shown.split(", ")[1].split()[0]) <= len(indices), "the page lost a window"
+    assert indices == list(range(indices[0], indices[0] + len(indices))), (
+        "the aggregator lost a window"
+    )
+    assert len(indices) - 2 <= int(shown.split(", ")[1].split()[0]) <= len(indices), (
+        "the page lost a window"
+    )
     browser.click("export-csv")
-    assert browser.wait(lambda: list(browser.downloads.glob("walked-window-*.csv")), "nothing was exported")
+    assert browser.wait(
+        lambda: list(browser.downloads.glob("walked-window-*.csv")), "nothing was exported"
+    )
     browser.picture("walk-live")
     _look_back(browser, walk)
     _stop(browser, walk)
@@ -105,35 +125,60 @@ def test_an_analyst_plans_signs_publishes_watches_through_a_restart_compares_exp
 def _plan(browser: Browser) -> None:
     """Drag the ± to something narrower, and see epsilon follow."""
     browser.wait(lambda: not browser.run("return document.querySelector('.pending')"), "no plan")
-    script = "return document.querySelector('[data-testid=dial-epsilon]').closest('.dial').querySelector('output').textContent"
+    script = (
+        "return"
+        " document.querySelector('[data-testid=dial-epsilon]').closest('.dial').querySelector('output').textContent"
+    )
     before = float(browser.run(script))
     grip = browser.driver.find_element("css selector", "[data-testid=grip] .grip-box")
     ActionChains(browser.driver).click_and_hold(grip).move_by_offset(-6, 0).release().perform()
     browser.wait(lambda: float(browser.run(script)) > before, "epsilon did not follow the ±")
 
 
+def _is_published(browser: Browser) -> bool:
+    if browser.run("return location.hash").startswith("#live"):
+        return True
+    if browser.find("publish").is_enabled():
+        browser.click("publish")
+    return False
+
+
 def _publish(browser: Browser, key: Path) -> None:
     tomorrow = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=2)).date().isoformat()
-    typed = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
-    for field, value in (("query-name", "walked"), ("every", "2 s"), ("until", tomorrow), ("budget", "")):
+    typed = (
+        "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles:"
+        " true}))"
+    )
+    for field, value in (
+        ("query-name", "walked"),
+        ("every", "2 s"),
+        ("until", tomorrow),
+        ("budget", ""),
+    ):
         browser.run(typed, browser.find(field), value)
     browser.find("key-file").send_keys(str(key))
     browser.wait(lambda: browser.find("publish").is_enabled(), "it cannot be published")
     time.sleep(0.6)
-    browser.click("publish")
-    browser.wait(lambda: browser.run("return location.hash").startswith("#live"), "it was not published")
+    # The button is disabled while the page checks what was typed: it is clicked whenever it can be.
+    browser.wait(lambda: _is_published(browser), "it was not published")
 
 
 def _look_back(browser: Browser, walk: Walk) -> None:
     browser.run("location.hash = '#look?q=walked'")
     browser.wait(
-        lambda: str(browser.run("return document.documentElement.dataset.ready") or "").startswith("look"), "no view of the past"
+        lambda: str(browser.run("return document.documentElement.dataset.ready") or "").startswith(
+            "look"
+        ),
+        "no view of the past",
     )
     known = loopback.get(f"{walk.url}/openapi.json").json()["paths"]
-    if "/v1/queries/{query_id}/history" not in known:  # an aggregator without a history says so, where the data would be
+    # an aggregator without a history says so, where the data would be
+    if "/v1/queries/{query_id}/history" not in known:
         assert browser.find("look-problem").is_displayed()
         return
-    assert browser.run("return document.documentElement.dataset.ready") == "look", browser.text("look-problem")
+    assert browser.run("return document.documentElement.dataset.ready") == "look", browser.text(
+        "look-problem"
+    )
     assert "of 5 buckets differ" in browser.text("finding")
     assert len(browser.driver.find_elements("css selector", "dn-compare tbody tr")) == 5
     browser.picture("walk-look-back")
@@ -145,5 +190,7 @@ def _stop(browser: Browser, walk: Walk) -> None:
     browser.run("window.confirm = () => true")
     browser.click("stop")
     browser.wait(lambda: browser.text("condition") == "stopped", "it was not stopped")
-    queries = loopback.get(f"{walk.url}/v1/queries", headers={"Authorization": f"Bearer {walk.token}"}).json()
+    queries = loopback.get(
+        f"{walk.url}/v1/queries", headers={"Authorization": f"Bearer {walk.token}"}
+    ).json()
     assert queries[0]["stopped"] is not None

@@ -1,4 +1,5 @@
-"""One target under atheris, in a process of its own: `python -m fuzz.guided NAME COUNTS [libFuzzer's options] FOLDER…`."""
+"""One target under atheris, in a process of its own: `python -m fuzz.guided NAME COUNTS
+[libFuzzer's options] FOLDER…`."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ import sys
 import warnings
 
 AGAIN = "DENIABLE_FUZZ_AGAIN"
-"""A variable that names the program which libFuzzer calls to merge inputs: this one, as one word."""
+"""A variable that names the program which libFuzzer calls to merge inputs: this one, as one
+word."""
 COUNTS = struct.Struct("<QQ")
-"""Executions, and how many of them were accepted: in a file, for libFuzzer ends the process without a word to Python."""
+"""Executions, and how many of them were accepted: in a file, for libFuzzer ends the process without
+a word to Python."""
 
 
 def main() -> None:
@@ -24,7 +27,8 @@ def main() -> None:
         from fuzz.judging import judge, load  # noqa: PLC0415 - under the import hook
 
         target = load(name)
-        for seed in target.seeds():  # what a decoder imports when it is first used is instrumented too
+        # what a decoder imports when it is first used is instrumented too
+        for seed in target.seeds():
             judge(target.check, seed)
     handle = os.open(counts, os.O_RDWR)
     shared = mmap.mmap(handle, COUNTS.size)

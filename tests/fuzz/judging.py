@@ -37,7 +37,8 @@ class Target(Protocol):
         ...
 
     def check(self, data: bytes) -> None:
-        """Decode; raises a `DeniableError` for what is refused, and an `AssertionError` for what should have been."""
+        """Decode; raises a `DeniableError` for what is refused, and an `AssertionError` for what
+        should have been."""
         ...
 
 
@@ -54,7 +55,8 @@ def load(name: str) -> Target:
 
 
 def judge(check: Callable[[bytes], None], data: bytes) -> bool:
-    """Whether the input was accepted. Any error outside the tree, too much time or a message that is no line escapes."""
+    """Whether the input was accepted. Any error outside the tree, too much time or a message that
+    is no line escapes."""
     began = time.process_time()
     try:
         check(data)
@@ -70,14 +72,16 @@ def judge(check: Callable[[bytes], None], data: bytes) -> bool:
 
 
 def kept(name: str) -> list[bytes]:
-    """The inputs of a target that are kept: its seeds, and what reached code that none before it did."""
+    """The inputs of a target that are kept: its seeds, and what reached code that none before it
+    did."""
     path = CORPUS / f"{name}.json"
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     return [*load(name).seeds(), *(_decoded(entry) for entry in found)]
 
 
 def write_kept(name: str, inputs: Sequence[bytes]) -> None:
-    """Keep inputs, beside the seeds and the shortest first: as texts where they are text, else in hexadecimal digits."""
+    """Keep inputs, beside the seeds and the shortest first: as texts where they are text, else in
+    hexadecimal digits."""
     seeds = set(load(name).seeds())
     lines: list[str] = []
     for each in sorted(set(inputs) - seeds, key=lambda each: (len(each), each)):
@@ -96,15 +100,22 @@ def _encoded(data: bytes) -> Any:
         text = data.decode()
     except UnicodeDecodeError:
         return {"hex": data.hex()}
-    return text if text.isprintable() or sum(map(str.isprintable, text)) > 0.9 * len(text) else {"hex": data.hex()}
+    return (
+        text
+        if text.isprintable() or sum(map(str.isprintable, text)) > 0.9 * len(text)
+        else {"hex": data.hex()}
+    )
 
 
 def _decoded(entry: Any) -> bytes:
     return entry.encode() if isinstance(entry, str) else bytes.fromhex(entry["hex"])
 
 
-def mutations(inputs: Sequence[bytes], words: Sequence[bytes], n: int, longest: int, seed: int) -> Iterator[bytes]:
-    """Inputs changed in a few places, the same ones for the same seed: for where no coverage guides."""
+def mutations(
+    inputs: Sequence[bytes], words: Sequence[bytes], n: int, longest: int, seed: int
+) -> Iterator[bytes]:
+    """Inputs changed in a few places, the same ones for the same seed: for where no coverage
+    guides."""
     chance = random.Random(seed)  # noqa: S311 - the same mutations every time
     for _ in range(n):
         data = bytearray(chance.choice(inputs))
@@ -118,13 +129,18 @@ def mutations(inputs: Sequence[bytes], words: Sequence[bytes], n: int, longest: 
             elif how == 2:
                 del data[at : at + chance.choice((1, 2, 8, 64))]
             elif how == 3:
-                data[at:at] = bytes(chance.choice((0, 0xFF, chance.randrange(256))) for _ in range(chance.choice((1, 4, 8))))
+                data[at:at] = bytes(
+                    chance.choice((0, 0xFF, chance.randrange(256)))
+                    for _ in range(chance.choice((1, 4, 8)))
+                )
             elif how == 4 and words:
                 data[at:at] = chance.choice(words)
             elif how == 5:
                 other = chance.choice(inputs)
                 start = chance.randrange(len(other) + 1)
-                data[at : at + chance.choice((0, 8, 64))] = other[start : start + chance.choice((1, 8, 64))]
+                data[at : at + chance.choice((0, 8, 64))] = other[
+                    start : start + chance.choice((1, 8, 64))
+                ]
             else:
                 start = chance.randrange(len(data) + 1)
                 data[at:at] = data[start : start + chance.choice((1, 8, 64))]

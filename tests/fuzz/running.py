@@ -1,4 +1,5 @@
-"""The command of `python tests/fuzz`: executions spread over targets and processes, findings written down."""
+"""The command of `python tests/fuzz`: executions spread over targets and processes, findings
+written down."""
 
 from __future__ import annotations
 
@@ -41,22 +42,39 @@ def fuzz(name: str, executions: int, seed: int, findings: Path, keep: bool = Fal
     """Run one target so often, or until it fails."""
     target, run = load(name), Run(name)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as temporary:
+    with tempfile.TemporaryDirectory(
+        dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None
+    ) as temporary:
         folder = Path(temporary)
         corpus, counts = folder / "corpus", folder / "counts"
         corpus.mkdir()
         counts.write_bytes(bytes(COUNTS.size))
         for each in kept(name):
             _store(corpus, each[: target.LONGEST])
-        options = [f"-max_len={target.LONGEST}", f"-timeout={_SECONDS_EACH}", f"-rss_limit_mb={_MOST_MEGABYTES}", "-verbosity=0"]
+        options = [
+            f"-max_len={target.LONGEST}",
+            f"-timeout={_SECONDS_EACH}",
+            f"-rss_limit_mb={_MOST_MEGABYTES}",
+            "-verbosity=0",
+        ]
         if target.DICTIONARY:
-            (folder / "words").write_text("".join(f'"{_escaped(word)}"\n' for word in target.DICTIONARY), encoding="ascii")
+            (folder / "words").write_text(
+                "".join(f'"{_escaped(word)}"\n' for word in target.DICTIONARY), encoding="ascii"
+            )
             options.append(f"-dict={folder / 'words'}")
         while run.executions < executions and not run.finding:
             piece = min(_PIECE, executions - run.executions)
             prefix = folder / "found-"
             ended = _guided(
-                name, counts, [f"-runs={piece}", f"-seed={seed}", f"-artifact_prefix={prefix}", *options, str(corpus)]
+                name,
+                counts,
+                [
+                    f"-runs={piece}",
+                    f"-seed={seed}",
+                    f"-artifact_prefix={prefix}",
+                    *options,
+                    str(corpus),
+                ],
             )
             before = run.executions
             run.executions, run.accepted = COUNTS.unpack(counts.read_bytes())
@@ -73,13 +91,25 @@ def fuzz(name: str, executions: int, seed: int, findings: Path, keep: bool = Fal
 
 
 def _guided(name: str, counts: Path, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(_TESTS), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(_TESTS),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-m", "fuzz.guided", name, str(counts)]
     again = counts.with_name("again")
     again.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
     again.chmod(0o700)
     environment |= {AGAIN: str(again), "TMPDIR": str(counts.parent)}
-    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, errors="replace", check=False)
+    return subprocess.run(
+        [*command, *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
 
 
 def _store(corpus: Path, data: bytes) -> None:
@@ -87,7 +117,9 @@ def _store(corpus: Path, data: bytes) -> None:
 
 
 def _escaped(word: bytes) -> str:
-    return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\x{byte:02x}" for byte in word)
+    return "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\x{byte:02x}" for byte in word
+    )
 
 
 def _noted(name: str, folder: Path, findings: Path, output: str) -> str:
@@ -97,7 +129,11 @@ def _noted(name: str, folder: Path, findings: Path, output: str) -> str:
         path = findings / f"{name}-{found.name.removeprefix('found-')[:30]}"
         path.write_bytes(found.read_bytes())
         path.with_suffix(".txt").write_text(output[-20_000:], encoding="utf-8")
-        lines = [line for line in output.splitlines() if "Error" in line or "ALARM" in line or "out-of-memory" in line]
+        lines = [
+            line
+            for line in output.splitlines()
+            if "Error" in line or "ALARM" in line or "out-of-memory" in line
+        ]
         return f"{path}: {(lines or ['no message'])[0][:300]}"
     return f"ended without an input: {output[-300:]!r}"
 
@@ -111,14 +147,32 @@ def spread(chosen: Sequence[str], executions: int) -> dict[str, int]:
 
 def main() -> None:
     """Fuzz the targets that are named, or all."""
-    parser = argparse.ArgumentParser(prog="python tests/fuzz", description="Coverage-guided fuzzing of every decoder.")
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(names())} [default: all]")
-    parser.add_argument("--executions", type=lambda text: int(text.replace("_", "")), default=1_000_000, help="of all together")
+    parser = argparse.ArgumentParser(
+        prog="python tests/fuzz", description="Coverage-guided fuzzing of every decoder."
+    )
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(names())} [default: all]"
+    )
+    parser.add_argument(
+        "--executions",
+        type=lambda text: int(text.replace("_", "")),
+        default=1_000_000,
+        help="of all together",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where inputs that fail are written")
-    parser.add_argument("--keep", action="store_true", help="minimise the corpus and keep it in tests/fuzz/corpus")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="run one input through one target")
+    parser.add_argument(
+        "--findings",
+        type=Path,
+        default=Path("fuzz-findings"),
+        help="where inputs that fail are written",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="minimise the corpus and keep it in tests/fuzz/corpus"
+    )
+    parser.add_argument(
+        "--replay", type=Path, metavar="FILE", help="run one input through one target"
+    )
     given = parser.parse_args()
     if unknown := set(given.targets) - set(names()):
         parser.error(f"no such target: {', '.join(sorted(unknown))}")
@@ -129,7 +183,9 @@ def main() -> None:
     runs = []
     with ThreadPoolExecutor(given.jobs) as pool:
         shares = spread(given.targets or names(), given.executions).items()
-        for run in pool.map(lambda each: fuzz(each[0], each[1], given.seed, given.findings, given.keep), shares):
+        for run in pool.map(
+            lambda each: fuzz(each[0], each[1], given.seed, given.findings, given.keep), shares
+        ):
             runs.append(run)
             speed = run.executions / max(run.seconds, 1e-9)
             outcome = f"FAILED {run.finding}" if run.finding else "ok"
@@ -138,5 +194,8 @@ def main() -> None:
                 f" {run.seconds:7.0f} s, {speed:>8,.0f}/s  {outcome}",
                 flush=True,
             )
-    print(f"{sum(run.executions for run in runs):,} executions, {sum(bool(run.finding) for run in runs)} findings")  # noqa: T201
+    print(  # noqa: T201
+        f"{sum(run.executions for run in runs):,} executions,"
+        f" {sum(bool(run.finding) for run in runs)} findings"
+    )
     sys.exit(any(run.finding for run in runs))

@@ -1,4 +1,5 @@
-"""The short run: what is kept is replayed and mutated, the same way every time; and the runner finds a bug that is planted."""
+"""The short run: what is kept is replayed and mutated, the same way every time; and the runner
+finds a bug that is planted."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from deniable.wire.marks import MarkRecord
 from fuzz.judging import CORPUS, judge, kept, load, mutations, names
 from fuzz.running import spread
 
-_SLOW = {"table": 40, "http": 60, "sql": 60, "signed_query": 80, "query": 100, "query_file": 80, "settings": 100}
+_SLOW = {
+    "table": 40,
+    "http": 60,
+    "sql": 60,
+    "signed_query": 80,
+    "query": 100,
+    "query_file": 80,
+    "settings": 100,
+}
 """Mutations of targets of which one takes a millisecond or more; of the others, `_MUTATIONS`."""
 _MUTATIONS = 400
 REQUIRED = os.environ.get("DENIABLE_REQUIRE_ATHERIS") == "1"
@@ -21,12 +30,16 @@ REQUIRED = os.environ.get("DENIABLE_REQUIRE_ATHERIS") == "1"
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", names())
-def test_decoders_refuse_with_an_error_of_the_tree_or_give_back_what_they_were_given(name: str) -> None:
+def test_decoders_refuse_with_an_error_of_the_tree_or_give_back_what_they_were_given(
+    name: str,
+) -> None:
     target = load(name)
     inputs = kept(name)
     accepted = sum(judge(target.check, each) for each in inputs)
     assert accepted > 0, "a target that accepts nothing tests only how bytes are refused"
-    mutated = mutations(inputs, target.DICTIONARY, _SLOW.get(name, _MUTATIONS), target.LONGEST, seed=25)
+    mutated = mutations(
+        inputs, target.DICTIONARY, _SLOW.get(name, _MUTATIONS), target.LONGEST, seed=25
+    )
     refused = sum(not judge(target.check, each) for each in mutated)
     assert refused, "a target that refuses nothing tests nothing"
 
@@ -51,7 +64,9 @@ def _accepts_garbage(data: bytes) -> None:
     assert MarkRecord.from_bytes(data).to_bytes() + b"!" == data
 
 
-@pytest.mark.parametrize(("check", "error"), [(_escapes, KeyError), (_accepts_garbage, AssertionError)])
+@pytest.mark.parametrize(
+    ("check", "error"), [(_escapes, KeyError), (_accepts_garbage, AssertionError)]
+)
 def test_the_judge_lets_other_errors_and_accepted_garbage_through(check, error) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error):
         judge(check, MarkRecord(1, 2).to_bytes())
@@ -59,7 +74,9 @@ def test_the_judge_lets_other_errors_and_accepted_garbage_through(check, error) 
 
 
 def test_mutations_are_the_same_for_the_same_seed() -> None:
-    first, again, other = (list(mutations([b"abc" * 20], [b"word"], 50, 100, seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        list(mutations([b"abc" * 20], [b"word"], 50, 100, seed)) for seed in (1, 1, 2)
+    )
     assert first == again != other
     assert all(len(each) <= 100 for each in first)
 
@@ -84,7 +101,11 @@ def check(data):
 @pytest.mark.slow
 def test_guided_fuzzing_finds_a_planted_bug_and_writes_its_input_down(tmp_path: Path) -> None:
     if not REQUIRED:
-        pytest.importorskip("atheris", reason="atheris is not installed: pip install 'deniable[fuzz]'", exc_type=ImportError)
+        pytest.importorskip(
+            "atheris",
+            reason="atheris is not installed: pip install 'deniable[fuzz]'",
+            exc_type=ImportError,
+        )
     copy = tmp_path / "tests"
     here = Path(__file__).parent
     (copy / "fuzz" / "targets").mkdir(parents=True)
@@ -93,11 +114,23 @@ def test_guided_fuzzing_finds_a_planted_bug_and_writes_its_input_down(tmp_path: 
             (copy / "fuzz" / path.name).write_bytes(path.read_bytes())
     (copy / "fuzz" / "targets" / "__init__.py").touch()
     (copy / "fuzz" / "targets" / "planted.py").write_text(PLANTED)
-    command = [sys.executable, str(copy / "fuzz"), "--executions", "200_000", "--findings", str(tmp_path / "found")]
+    command = [
+        sys.executable,
+        str(copy / "fuzz"),
+        "--executions",
+        "200_000",
+        "--findings",
+        str(tmp_path / "found"),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "1 findings" in ended.stdout
     (found,) = (path for path in (tmp_path / "found").iterdir() if path.suffix != ".txt")
     assert found.read_bytes()[:4] == b"bug!"
-    replayed = subprocess.run([*command[:2], "planted", "--replay", str(found)], capture_output=True, text=True, check=False)
+    replayed = subprocess.run(
+        [*command[:2], "planted", "--replay", str(found)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "ZeroDivisionError" in replayed.stderr

@@ -20,7 +20,8 @@ def vectors(name: str) -> Any:
 
 
 def agrees(fault: str | None, decode: Callable[[], Any]) -> Any:
-    """What is decoded, if the reference finds no fault; the refusal names the fault that it finds."""
+    """What is decoded, if the reference finds no fault; the refusal names the fault that it
+    finds."""
     try:
         out = decode()
     except WireError as error:

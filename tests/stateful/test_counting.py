@@ -1,4 +1,5 @@
-"""Counting as state machines: the join of a bucket, windows with revisions, and a controller inside its envelope."""
+"""Counting as state machines: the join of a bucket, windows with revisions, and a controller inside
+its envelope."""
 
 from __future__ import annotations
 
@@ -14,20 +15,23 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from deniable.aggregator.catalogue import published
-from deniable.aggregator.join import Bucket
+from deniable.aggregator.counting.catalogue import published
+from deniable.aggregator.counting.join import Bucket
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import verify
+from deniable.queries.signed.signing import verify
 from stateful.machines import run
 from toolkit.adaptive import AdaptiveRun, adaptive_query
 from toolkit.crowds import ORIGIN, RING, Crowd, minute_query
 
 N_PROXIES = 3
-ROWS = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3)), max_size=12, unique_by=lambda row: row[0])
+ROWS = st.lists(
+    st.tuples(st.integers(0, 15), st.integers(0, 3)), max_size=12, unique_by=lambda row: row[0]
+)
 
 
 class JoinMachine(RuleBasedStateMachine):
-    """Shares of three proxies in any order, twice, changed or never; the engine restarted in between."""
+    """Shares of three proxies in any order, twice, changed or never; the engine restarted in
+    between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +60,8 @@ class JoinMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What is stored are the ids that are done and all rows that ever waited: the engine's own way to begin again."""
+        """What is stored are the ids that are done and all rows that ever waited: the engine's own
+        way to begin again."""
         fresh = Bucket(N_PROXIES)
         for run_of_ids in self.bucket.done.runs:
             fresh.done.add(run_of_ids)
@@ -74,11 +79,15 @@ class JoinMachine(RuleBasedStateMachine):
 def _columns(rows: list[tuple[int, int]]) -> Any:
     """Rows as they stand in a block: by id, of which some share their high word."""
     chosen = sorted(rows)
-    return np.array([[i // 8 for i, _ in chosen], [i for i, _ in chosen], [p for _, p in chosen]], dtype=np.uint64).reshape(3, -1)
+    return np.array(
+        [[i // 8 for i, _ in chosen], [i for i, _ in chosen], [p for _, p in chosen]],
+        dtype=np.uint64,
+    ).reshape(3, -1)
 
 
 class WindowMachine(RuleBasedStateMachine):
-    """Answers of any epoch, on time and late; marks, a clock that goes on and back, restarts: windows count each answer once."""
+    """Answers of any epoch, on time and late; marks, a clock that goes on and back, restarts:
+    windows count each answer once."""
 
     GRACE = 600
 
@@ -86,7 +95,9 @@ class WindowMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         schedule = Schedule(ORIGIN, ORIGIN + 3600, 60, 120, 60)
-        self.crowd = Crowd(self.folder, minute_query(schedule=schedule, grace=self.GRACE, minimum_cohort=3))
+        self.crowd = Crowd(
+            self.folder, minute_query(schedule=schedule, grace=self.GRACE, minimum_cohort=3)
+        )
         self.engine = self.crowd.engine(early=60, patience=900)
         self.counted: dict[int, int] = defaultdict(int)
         self.late = 0
@@ -135,7 +146,9 @@ class WindowMachine(RuleBasedStateMachine):
     @invariant()
     def every_answer_is_counted_once(self) -> None:
         assert self.crowd.counts()[1] == sum(self.counted.values())
-        totals = self.crowd.state.connection.execute("SELECT sum(late), sum(malformed), sum(duplicate) FROM accounts").fetchone()  # type: ignore[union-attr]
+        totals = self.crowd.state.connection.execute(  # type: ignore[union-attr]
+            "SELECT sum(late), sum(malformed), sum(duplicate) FROM accounts"
+        ).fetchone()
         assert [n or 0 for n in totals] == [2 * self.late, 0, 0]
 
     @invariant()
@@ -149,16 +162,23 @@ class WindowMachine(RuleBasedStateMachine):
             sizes = [each.n for each in revisions]
             assert sizes == sorted(sizes)
             gaps = [later - before for before, later in pairwise(sizes)]
-            assert all(gap >= 3 for gap in (gaps[:-1] if revisions[-1].final else gaps)), "a revision says nothing new"
-            assert all(gap == 0 or gap >= 3 for gap in gaps), "a revision shows fewer answers than a cohort"
+            assert all(gap >= 3 for gap in (gaps[:-1] if revisions[-1].final else gaps)), (
+                "a revision says nothing new"
+            )
+            assert all(gap == 0 or gap >= 3 for gap in gaps), (
+                "a revision shows fewer answers than a cohort"
+            )
             if revisions[-1].final:
                 epochs = self.crowd.query.schedule.epochs_of_window(index)
-                assert sizes[-1] + revisions[-1].held_back == sum(self.counted[epoch] for epoch in epochs)
+                assert sizes[-1] + revisions[-1].held_back == sum(
+                    self.counted[epoch] for epoch in epochs
+                )
                 assert revisions[-1].conservation["balanced"]
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """People come, stay away and change their minds: each version lies inside the envelope, and serials only go up."""
+    """People come, stay away and change their minds: each version lies inside the envelope, and
+    serials only go up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +216,8 @@ class ControllerMachine(RuleBasedStateMachine):
         envelope = self.run.query.envelope
         assert envelope is not None
         for entry in entries:
-            query = verify(entry.signed, RING, self.run.crowd.now)  # as a device does, which refuses what is outside
+            # as a device does, which refuses what is outside
+            query = verify(entry.signed, RING, self.run.crowd.now)
             assert envelope.sampling[0] <= query.sampling <= envelope.sampling[1]
             assert query.epsilon_local <= envelope.epsilon_per_answer
             assert (query.sql, query.labels, query.schedule) == (

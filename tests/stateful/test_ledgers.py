@@ -1,4 +1,5 @@
-"""Ledgers as state machines: a device's store with its permanent answers, and a curator's budget."""
+"""Ledgers as state machines: a device's store with its permanent answers, and a curator's
+budget."""
 
 from __future__ import annotations
 
@@ -10,33 +11,60 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    precondition,
+    rule,
+)
 
-from deniable.client.store import Store
+from deniable.client.permanent_answers import PermanentAnswers
+from deniable.client.sandbox.answer import seated
+from deniable.client.storage.store import Store
 from deniable.client.witness import Witness
-from deniable.curator.budget import Budget, release_event
+from deniable.curator.budget import CuratorBudget, release_event
 from deniable.errors import BudgetExceededError, BudgetFileError, StoreError
 from deniable.privacy.ledger import Limit, PrivacyEvent
+from deniable.queries.columns.bucket_index import NONE
+from deniable.queries.columns.column import Column
+from deniable.randomness import system_source
 from stateful.machines import run
+from toolkit.devices import asked
 
 ANALYSTS, QUERIES = st.sampled_from(["City", "Town"]), st.sampled_from(["a", "b"])
 COSTS = st.fractions(min_value=Fraction(1, 7), max_value=3, max_denominator=20)
 DAY = 86_400
+MEMOIZED = asked(
+    columns=[Column("distance", [0.0, 1.0, 2.0, 3.0], other=True)],
+    mechanism={"name": "LocalHashing", "epsilon": 1.0},
+    rows="several",
+    most_rows=2,
+    memoize=True,
+    distinct=2,
+)
+"""Hardly two of its permanent answers are equal."""
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Charges, what is given back, permanent answers, killed transactions, copies that are put back, and clocks that jump."""
+    """Charges, what is given back, permanent answers, killed transactions, copies that are put
+    back, and clocks that jump."""
 
     charges = Bundle("charges")
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.store = Store(self.folder / "store", durable=False, witness=Witness(self.folder / "witness"))
+        self.store = Store(
+            self.folder / "store", durable=False, witness=Witness(self.folder / "witness")
+        )
         self.spent: dict[tuple[str, str], Fraction] = {}
         self.dated: dict[int, tuple[int, str, Fraction]] = {}
-        self.memo: dict[tuple[int, int], bytes] = {}
-        self.last_spoken: dict[int, list[int]] = {}
+        self.memo: dict[int, dict[int, bytes]] = {}
+        """For each slot, the permanent answer to each of its true answers."""
+        self.last_spoken: dict[int, int] = {}
+        self.n_answers = 0
         self.now = 1000 * DAY
         self.changes = 0
 
@@ -72,24 +100,26 @@ class StoreMachine(RuleBasedStateMachine):
         except Killed:
             pass
 
-    @rule(slot=st.integers(0, 1), answer=st.integers(0, 3), permanent=st.binary(min_size=2, max_size=2))
-    def answer_permanently(self, slot: int, answer: int, permanent: bytes) -> None:
-        """At most two permanent answers are drawn for a slot; then the one that spoke last speaks again."""
+    @rule(answers=st.tuples(st.integers(0, 4), st.integers(0, 4)))
+    def answer_permanently(self, answers: tuple[int, int]) -> None:
+        """At most two permanent answers are drawn for a slot; then the one that spoke last speaks
+        again."""
         with self.store.transaction() as book:
-            key = book.answer_key(b"scope", slot, answer)
-            found = book.permanent(b"scope", slot, key, 2)
-            if found is None:
-                assert (slot, answer) not in self.memo
-                assert len({a for s, a in self.memo if s == slot}) < 2
-                place = book.keep_permanent(b"scope", slot, key, permanent)
-                self.memo[slot, answer] = permanent
-                said = answer
+            kept = PermanentAnswers.of(book, MEMOIZED)
+            found = seated(("several", 2, 1, kept.memo), answers)
+            reports = kept.reports(book, found, self.changes, system_source())
+            self.n_answers += 1
+            assert [len(slot) for slot in kept.slots] == 2 * [min(self.n_answers, 2)]
+        for slot, answer in enumerate(answers):
+            mine = self.memo.setdefault(slot, {})
+            if answer not in mine and len(mine) < 2:
+                mine[answer] = reports[slot].tobytes()
+                assert found.buckets[slot] == answer
             else:
-                place = found[0]
-                said = answer if (slot, answer) in self.memo else self.last_spoken[slot][-1]
-                assert found[1] == self.memo[slot, said]
-            book.spoke([place], self.changes)
-        self.last_spoken.setdefault(slot, []).append(said)
+                assert found.buckets[slot] == NONE
+            said = answer if answer in mine else self.last_spoken[slot]
+            assert reports[slot].tobytes() == mine[said]
+            self.last_spoken[slot] = said
         self.changes += 1
 
     @rule(seconds=st.sampled_from([-3 * DAY, -60, 3600, 2 * DAY]))
@@ -121,19 +151,22 @@ class StoreMachine(RuleBasedStateMachine):
             for key, cost in self.spent.items():
                 assert book.spent_on(*key) == cost
         assert accountant.spent() == sum(self.spent.values(), Fraction())
-        recent = sum((cost for when, _, cost in self.dated.values() if when > self.now - 2 * DAY), Fraction())
+        recent = sum(
+            (cost for when, _, cost in self.dated.values() if when > self.now - 2 * DAY), Fraction()
+        )
         left = min(1000 - accountant.spent(), 500 - recent)
         assert accountant.left("City", self.now) == left
 
 
 class BudgetMachine(RuleBasedStateMachine):
-    """A curator's budget in a file: releases that fit and that do not, other processes, killed writers, other tables."""
+    """A curator's budget in a file: releases that fit and that do not, other processes, killed
+    writers, other tables."""
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "budget.json"
-        self.budget = Budget.at(self.path, 5)
+        self.budget = CuratorBudget.at(self.path, 5)
         self.budget.charge(release_event("City", "first", "1/10"), {"table": "ab"})
         self.spent = Fraction(1, 10)
 
@@ -142,7 +175,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @rule(analyst=ANALYSTS, query=QUERIES, cost=COSTS, fresh=st.booleans())
     def charge(self, analyst: str, query: str, cost: Fraction, fresh: bool) -> None:
-        budget = Budget.at(self.path) if fresh else self.budget
+        budget = CuratorBudget.at(self.path) if fresh else self.budget
         try:
             budget.charge(release_event(analyst, query, str(cost)), {"table": "ab"})
         except BudgetExceededError:
@@ -166,15 +199,18 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @rule(epsilon=st.sampled_from([5, 6, "1/2"]))
     def open_again(self, epsilon: Any) -> None:
-        again = Budget.at(self.path, epsilon) if epsilon == 5 else Budget.at(self.path)
+        again = (
+            CuratorBudget.at(self.path, epsilon) if epsilon == 5 else CuratorBudget.at(self.path)
+        )
         assert again.epsilon == 5
 
     @invariant()
     def every_reader_sees_what_is_spent(self) -> None:
-        for budget in (self.budget, Budget.at(self.path)):
+        for budget in (self.budget, CuratorBudget.at(self.path)):
             assert (budget.spent, budget.left) == (self.spent, 5 - self.spent)
 
 
+@pytest.mark.slow
 def test_a_device_s_ledger_and_permanent_answers() -> None:
     run(StoreMachine, examples=12, steps=20)
 

@@ -1,4 +1,5 @@
-"""Releases over random schedules: an adversary subtracts every published figure from every other, and isolates no small group.
+"""Releases over random schedules: an adversary subtracts every published figure from every other,
+and isolates no small group.
 
 `DENIABLE_STATEFUL=50` plays fifty times as many schedules.
 """
@@ -14,12 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deniable.aggregator import closing, granules
-from deniable.aggregator.history import cuts, file_catalogue, history_answer, history_service, period_counts
+from deniable.aggregator.history import answer as history_answer
+from deniable.aggregator.history import cuts, file_catalogue, period_counts
+from deniable.aggregator.history import service as history_service
 from deniable.aggregator.history.report_files import STEPS, ReportRows
 from deniable.aggregator.state import stored_panes
-from deniable.queries.query import Query, Stratum
+from deniable.aggregator.windows import closing, granules
+from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
+from deniable.queries.strata import Stratum
 from toolkit.crowds import ORIGIN
 from toolkit.releases import Adversary, ReleasingAggregator, telling_query
 
@@ -31,15 +35,24 @@ CUTS: list[dict[str, str]] = [{}, {"by": "hour"}, {"by": "stratum"}]
 
 
 class ReleasedSchedule:
-    """Two queries on one channel, with versions and strata; answers early and late, restarts, every question to the history."""
+    """Two queries on one channel, with versions and strata; answers early and late, restarts, every
+    question to the history."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = np.random.default_rng(seed)
         slide = int(self.random.integers(1, 4))
         window = slide + int(self.random.integers(0, 4))
-        schedule = Schedule(MIDNIGHT, MIDNIGHT + N_EPOCHS * HALF_HOUR, HALF_HOUR, window * HALF_HOUR, slide * HALF_HOUR)
+        schedule = Schedule(
+            MIDNIGHT,
+            MIDNIGHT + N_EPOCHS * HALF_HOUR,
+            HALF_HOUR,
+            window * HALF_HOUR,
+            slide * HALF_HOUR,
+        )
         self.n_strata = 1 + seed % 2
-        strata = [Stratum("town", 1.0, 300), Stratum("land", 1.0, 100)] if self.n_strata == 2 else []
+        strata = (
+            [Stratum("town", 1.0, 300), Stratum("land", 1.0, 100)] if self.n_strata == 2 else []
+        )
         how: dict[str, Any] = {"schedule": schedule, "channel": "both", "strata": strata}
         grace = None if seed % 3 == 0 else 2 * HALF_HOUR
         cohort = int(self.random.integers(2, 7))
@@ -56,11 +69,15 @@ class ReleasedSchedule:
             query = versions[-1 if self.random.random() < 0.8 else 0]
             late = int(self.random.choice([0, 0, 0, 1, 2]))
             n = int(self.random.choice([1, 1, 2, 3, 5, 8]))
-            self.aggregator.answer(query, max(0, epoch - late), int(self.random.integers(self.n_strata)), n)
+            self.aggregator.answer(
+                query, max(0, epoch - late), int(self.random.integers(self.n_strata)), n
+            )
 
     def new_version(self) -> None:
         versions = self.versions[int(self.random.integers(2))]
-        newer = versions[-1].revised(minimum_cohort=max(2, versions[-1].minimum_cohort + int(self.random.integers(-1, 3))))
+        newer = versions[-1].revised(
+            minimum_cohort=max(2, versions[-1].minimum_cohort + int(self.random.integers(-1, 3)))
+        )
         self.aggregator.publish(newer)
         versions.append(newer)
 
@@ -109,7 +126,9 @@ class ReleasedSchedule:
                 if window["final"]:
                     epochs = versions[0].schedule.epochs_of_window(window["index"])
                     panes = stored_panes(self.aggregator.state.connection, name, epochs)
-                    assert window["n"] + window["held_back"] == sum(pane.n for pane in panes.values())
+                    assert window["n"] + window["held_back"] == sum(
+                        pane.n for pane in panes.values()
+                    )
             exposed = adversary.exposed(self.aggregator.cohorts[name])
             assert not exposed, f"{sorted(map(len, exposed))} answers to {name} are isolated"
 
@@ -134,7 +153,9 @@ def play_all(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_schedule_lets_an_adversary_isolate_fewer_answers_than_the_cohort(tmp_path: Path) -> None:
+def test_no_schedule_lets_an_adversary_isolate_fewer_answers_than_the_cohort(
+    tmp_path: Path,
+) -> None:
     n_isolated, n_figures = 0, 0
     for seed in range(SCHEDULES):
         for adversary in play(seed, tmp_path / str(seed)).adversaries:
@@ -144,7 +165,7 @@ def test_no_schedule_lets_an_adversary_isolate_fewer_answers_than_the_cohort(tmp
     assert n_isolated > 5 * SCHEDULES  # and it tells groups apart
 
 
-# --- planted mistakes: the machine must find each of them -----------------------------------------------------------------
+# --- planted mistakes: the machine must find each of them
 
 
 def _every_pane_by_itself(sizes: Any, _cohort: int, _schedule: Schedule) -> list[list[int]]:
@@ -165,11 +186,15 @@ def _parts_of_granules(connection: Any, query: str, epochs: range) -> list[granu
 def _every_pane_of(found: Iterable[granules.Granule]) -> list[granules.Granule]:
     """Granules taken apart, as if every epoch could be published by itself."""
     return [
-        each._replace(first=key.epoch, last=key.epoch, panes={key: pane}) for each in found for key, pane in each.panes.items()
+        each._replace(first=key.epoch, last=key.epoch, panes={key: pane})
+        for each in found
+        for key, pane in each.panes.items()
     ]
 
 
-def _parts_that_cut_granules(request: Any, versions: Any, found: Any, *rest: Any) -> list[cuts.Part]:
+def _parts_that_cut_granules(
+    request: Any, versions: Any, found: Any, *rest: Any
+) -> list[cuts.Part]:
     """Every part has what lies in it, also of a granule that lies in several."""
     return cuts.cut_period(request, versions, _every_pane_of(found), *rest)
 
@@ -188,7 +213,9 @@ PLANTED: dict[str, list[tuple[Any, str, Any]]] = {
     "windows cut granules": [(closing, "released_granules", _parts_of_granules)],
     "periods cut granules": [(period_counts, "released_granules", _parts_of_granules)],
     "parts cut granules": [(history_answer, "cut_period", _parts_that_cut_granules)],
-    "panes are published epoch by epoch": [(history_service, "released_granules", _epochs_by_themselves)],
+    "panes are published epoch by epoch": [
+        (history_service, "released_granules", _epochs_by_themselves)
+    ],
     "fractions end anywhere": [(period_counts, "ends_a_block", lambda *_: True)],
     "slices are drawn for every answer": [(file_catalogue.StagedReports, "rows", _drawn_anew)],
 }
@@ -196,7 +223,9 @@ PLANTED: dict[str, list[tuple[Any, str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", PLANTED)
-def test_a_planted_mistake_is_found(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_mistake_is_found(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for place, name, planted in PLANTED[mistake]:
         monkeypatch.setattr(place, name, planted)
     with pytest.raises(AssertionError, match="are isolated"):

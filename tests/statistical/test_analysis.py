@@ -1,7 +1,9 @@
-"""Analyses of randomized surveys of 500 people: their intervals cover what they say, and their tests reject as often as they say.
+"""Analyses of randomized surveys of 500 people: their intervals cover what they say, and their
+tests reject as often as they say.
 
-Seeds are fixed. Tolerances are about three and a half standard errors of the coverage, 0.7 points for 1,000 surveys. All
-designs and analyses are simulated 5,000 times by `benchmarks/survey_coverage.py`.
+Seeds are fixed. Tolerances are about three and a half standard errors of the coverage, 0.7 points
+for 1,000 surveys. All designs and analyses are simulated 5,000 times by
+`benchmarks/survey_coverage.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ FORCED = ForcedResponse(0.75, 1 / 8)
 
 def reported(rng: np.random.Generator, mechanism: Any, values: NDArray[Any]) -> Reports:
     ends = np.cumsum(mechanism.channel()[:, values.astype(int)].T, axis=1)
-    return Reports(mechanism, (rng.random(values.size)[:, None] > ends[:, :-1]).sum(axis=1).astype(mechanism.layout[0]))
+    return Reports(
+        mechanism,
+        (rng.random(values.size)[:, None] > ends[:, :-1]).sum(axis=1).astype(mechanism.layout[0]),
+    )
 
 
 def covariates(rng: np.random.Generator) -> Floats:
@@ -61,7 +66,9 @@ def test_a_randomized_outcome_is_explained_with_intervals_that_cover() -> None:
 
     def survey(rng: np.random.Generator) -> Any:
         x = covariates(rng)
-        fit = regress(FORCED, reported(rng, FORCED, rng.random(PEOPLE) < expit(BETA[0] + x @ BETA[1:])), x)
+        fit = regress(
+            FORCED, reported(rng, FORCED, rng.random(PEOPLE) < expit(BETA[0] + x @ BETA[1:])), x
+        )
         said.append("intervals cover 95 %" in str(fit))
         return inside(fit.interval(), BETA)
 
@@ -69,7 +76,10 @@ def test_a_randomized_outcome_is_explained_with_intervals_that_cover() -> None:
     assert np.mean(said) > 0.9
 
 
-@pytest.mark.parametrize(("design", "rate"), [(StochasticLieDetector(1 / 6, 5 / 6), 0.65), (CheaterDetection(0.25, 0.75), 0.2)])
+@pytest.mark.parametrize(
+    ("design", "rate"),
+    [(StochasticLieDetector(1 / 6, 5 / 6), 0.65), (CheaterDetection(0.25, 0.75), 0.2)],
+)
 def test_two_samples_say_that_they_cover_at_least_so_often(design: Any, rate: float) -> None:
     without = 0
 
@@ -77,7 +87,9 @@ def test_two_samples_say_that_they_cover_at_least_so_often(design: Any, rate: fl
         nonlocal without
         x, group = covariates(rng), np.arange(PEOPLE) % 2
         truth = (rng.random(PEOPLE) < expit(BETA[0] + x @ BETA[1:])).astype(int)
-        chances = np.array([design.answer_chances(sample) for sample in (0, 1)], dtype=float)[group, truth] @ [1, rate]
+        chances = np.array([design.answer_chances(sample) for sample in (0, 1)], dtype=float)[
+            group, truth
+        ] @ [1, rate]
         try:
             fit = regress(design, (rng.random(PEOPLE) < chances).astype(int), x, group=group)
         except FitError:
@@ -85,7 +97,8 @@ def test_two_samples_say_that_they_cover_at_least_so_often(design: Any, rate: fl
             return [True] * 4
         assert fit.conservative
         assert fit._fit is not None
-        kept = 2 * (fit.log_likelihood - fit._fit.constrained({3: rate})) < 3.841459  # in the profile interval
+        # in the profile interval
+        kept = 2 * (fit.log_likelihood - fit._fit.constrained({3: rate})) < 3.841459
         return [*inside(fit.interval(), BETA), kept]
 
     found = coverage(survey, 400)
@@ -94,7 +107,9 @@ def test_two_samples_say_that_they_cover_at_least_so_often(design: Any, rate: fl
     assert without < 5
 
 
-def test_an_answer_that_predicts_has_intervals_that_cover_where_the_reports_themselves_mislead() -> None:
+def test_an_answer_that_predicts_has_intervals_that_cover_where_the_reports_themselves_mislead() -> (
+    None
+):
     beta, naive = np.array([-0.5, 0.4, 1.0]), []
 
     def survey(rng: np.random.Generator) -> Any:
@@ -103,7 +118,9 @@ def test_an_answer_that_predicts_has_intervals_that_cover_where_the_reports_them
         outcome = (rng.random(PEOPLE) < expit(beta[0] + beta[1] * w + beta[2] * used)).astype(int)
         reports = reported(rng, FORCED, used)
         naive.append(regress(None, outcome, np.column_stack([w, reports.data])).coefficients[0, 2])
-        return inside(regress(None, outcome, w, randomized={"used": (FORCED, reports)}).interval(), beta)
+        return inside(
+            regress(None, outcome, w, randomized={"used": (FORCED, reports)}).interval(), beta
+        )
 
     np.testing.assert_allclose(coverage(survey, 120), 0.95, atol=0.07)
     assert np.mean(naive) < 0.8
@@ -115,7 +132,12 @@ def test_random_intercepts_cover_and_their_test_rejects_one_in_twenty() -> None:
     def survey(rng: np.random.Generator) -> Any:
         cluster, x = np.arange(PEOPLE) // 10, rng.normal(size=PEOPLE)
         eta = -0.4 + 0.8 * x + rng.normal(0, 0.8, PEOPLE // 10)[cluster]
-        fit = regress(FORCED, reported(rng, FORCED, rng.random(PEOPLE) < expit(eta)), x, random_intercept=cluster)
+        fit = regress(
+            FORCED,
+            reported(rng, FORCED, rng.random(PEOPLE) < expit(eta)),
+            x,
+            random_intercept=cluster,
+        )
         alike = reported(rng, FORCED, rng.random(PEOPLE) < expit(-0.4 + 0.8 * x))
         test = regress(FORCED, alike, x, random_intercept=cluster).likelihood_ratio("sigma")
         return [*inside(fit.interval(), [-0.4, 0.8]), test.p_value >= 0.05]
@@ -128,7 +150,11 @@ def test_random_intercepts_cover_and_their_test_rejects_one_in_twenty() -> None:
 def test_a_likelihood_ratio_rejects_a_true_null_one_time_in_twenty() -> None:
     def survey(rng: np.random.Generator) -> Any:
         x = covariates(rng)
-        fit = regress(Warner(0.85), reported(rng, Warner(0.85), rng.random(PEOPLE) < expit(-0.4 + 0.8 * x[:, 0])), x)
+        fit = regress(
+            Warner(0.85),
+            reported(rng, Warner(0.85), rng.random(PEOPLE) < expit(-0.4 + 0.8 * x[:, 0])),
+            x,
+        )
         return [fit.likelihood_ratio("x2").p_value >= 0.05, fit.wald("x2").p_value >= 0.05]
 
     np.testing.assert_allclose(coverage(survey, 500), 0.95, atol=0.033)
@@ -146,7 +172,10 @@ def test_weighted_clustered_samples_cover_where_errors_without_clusters_do_not()
         reports = reported(rng, FORCED, rng.random(PEOPLE) < chance)
         plain = weighted_estimate(FORCED, reports, Sample(weights=weights))
         ignoring.append(inside(plain.interval()[1], 0.45)[0])
-        found = [weighted_estimate(FORCED, reports, sample, errors=errors) for errors in ("linearised", "jackknife")]
+        found = [
+            weighted_estimate(FORCED, reports, sample, errors=errors)
+            for errors in ("linearised", "jackknife")
+        ]
         return np.concatenate([inside(e.interval()[1], 0.45) for e in found])
 
     np.testing.assert_allclose(coverage(survey), 0.95, atol=0.023)
@@ -174,7 +203,9 @@ def test_a_list_experiment_is_explained_with_intervals_that_cover_at_least_so_of
 
     def survey(rng: np.random.Generator) -> Any:
         age, treated = rng.normal(size=2_000), np.arange(2_000) % 2
-        counts = rng.binomial(3, 0.5, 2_000) + treated * (rng.random(2_000) < expit(-0.5 + 0.8 * age))
+        counts = rng.binomial(3, 0.5, 2_000) + treated * (
+            rng.random(2_000) < expit(-0.5 + 0.8 * age)
+        )
         fit = regress_list(ItemCount(3), counts, treated, age)
         assert isinstance(fit, Regression)
         return inside(fit.interval(), [-0.5, 0.8])

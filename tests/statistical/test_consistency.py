@@ -25,7 +25,11 @@ def simulated(n: int = 100_000) -> list[Estimate]:
     estimates = []
     for _ in range(TRIALS):
         having = rng.multinomial(n, ZIPF)
-        estimates.append(survey.describe(survey.solve(rng.binomial(having, a) + rng.binomial(n - having, b), n), n, None))
+        estimates.append(
+            survey.describe(
+                survey.solve(rng.binomial(having, a) + rng.binomial(n - having, b), n), n, None
+            )
+        )
     return estimates
 
 
@@ -59,14 +63,21 @@ def test_base_cut_keeps_an_absent_label_as_rarely_as_it_says() -> None:
     wrong = 0
     for _ in range(2_000):
         counts = rng.binomial(having, a) + rng.binomial(n - having, b)
-        kept = survey.describe(survey.solve(counts, n), n, None).consistent("base-cut", false_alarm=0.1).proportions
+        kept = (
+            survey.describe(survey.solve(counts, n), n, None)
+            .consistent("base-cut", false_alarm=0.1)
+            .proportions
+        )
         wrong += bool(kept[1:].any())
     assert 0.07 < wrong / 2_000 < 0.13  # skewness moves it a little above the normal tail
 
 
 def test_clipping_and_renormalising_ruins_the_largest_share() -> None:
-    """Why it is not offered: the noise on a thousand absent labels, once cut to be positive, counts as people."""
-    clipped = [np.maximum(e.proportions, 0) / np.maximum(e.proportions, 0).sum() for e in simulated()]
+    """Why it is not offered: the noise on a thousand absent labels, once cut to be positive, counts
+    as people."""
+    clipped = [
+        np.maximum(e.proportions, 0) / np.maximum(e.proportions, 0).sum() for e in simulated()
+    ]
     assert abs(np.mean(clipped, axis=0)[0] - 0.086) < 0.002
     assert squared_error(clipped) > squared_error([e.proportions for e in simulated()])
     reach = simulated()[0].plus_minus()[0]
@@ -80,14 +91,18 @@ def test_norm_is_unbiased_and_states_its_own_smaller_error() -> None:
     before, after, stated = [], [], []
     for _ in range(trials):
         having = rng.multinomial(n, shares)
-        estimate = survey.describe(survey.solve(rng.binomial(having, a) + rng.binomial(n - having, b), n), n, None)
+        estimate = survey.describe(
+            survey.solve(rng.binomial(having, a) + rng.binomial(n - having, b), n), n, None
+        )
         normed = estimate.consistent("norm")
         assert abs(normed.proportions.sum() - 1) < 1e-12
         before.append(estimate.proportions)
         after.append(normed.proportions)
         stated.append(normed.variance)
     spread = np.std(after, axis=0, ddof=1)
-    np.testing.assert_array_less(np.abs(np.mean(after, axis=0) - shares), 4.5 * spread / np.sqrt(trials))
+    np.testing.assert_array_less(
+        np.abs(np.mean(after, axis=0) - shares), 4.5 * spread / np.sqrt(trials)
+    )
     np.testing.assert_allclose(np.sqrt(np.mean(stated, axis=0)) / spread, 1, atol=0.05)
     assert np.all(spread < 0.9 * np.std(before, axis=0))
 
@@ -112,23 +127,30 @@ def test_smoothing_helps_on_a_smooth_truth_and_stays_away_from_a_rough_one() -> 
     for truth, gain in ((gentle / gentle.sum(), 4.0), (rough / rough.sum(), 0.95)):
         raw, made = [], []
         for _ in range(100):
-            estimate = survey.describe(survey.solve(rng.multinomial(n, channel @ truth), n), n, None)
+            estimate = survey.describe(
+                survey.solve(rng.multinomial(n, channel @ truth), n), n, None
+            )
             raw.append(((estimate.proportions - truth) ** 2).sum())
             made.append(((estimate.consistent("smooth").proportions - truth) ** 2).sum())
         assert np.mean(raw) / np.mean(made) > gain
 
 
 def test_how_much_to_smooth_is_judged_by_an_unbiased_figure() -> None:
-    """Mallows' C_p of m passes has the true squared error for expectation, up to what does not depend on m."""
+    """Mallows' C_p of m passes has the true squared error for expectation, up to what does not
+    depend on m."""
     rng, survey, n, passes = np.random.default_rng(5), DirectEncoding(32, 2.0), 5_000, 6
     truth = np.linspace(1, 3, 32) / np.linspace(1, 3, 32).sum()
     matrix = np.array([smooth(row, passes) for row in np.eye(32)])
     gaps = []
     for _ in range(2_000):
-        estimate = survey.describe(survey.solve(rng.multinomial(n, survey.channel() @ truth), n), n, None)
+        estimate = survey.describe(
+            survey.solve(rng.multinomial(n, survey.channel() @ truth), n), n, None
+        )
         assert estimate.covariance is not None
         made = smooth(estimate.proportions, passes)
-        judged = ((made - estimate.proportions) ** 2).sum() + 2 * np.trace(matrix @ estimate.covariance)
+        judged = ((made - estimate.proportions) ** 2).sum() + 2 * np.trace(
+            matrix @ estimate.covariance
+        )
         judged -= np.trace(estimate.covariance)
         gaps.append(judged - ((made - truth) ** 2).sum())
     assert abs(np.mean(gaps)) < 4.5 * np.std(gaps) / np.sqrt(2_000)

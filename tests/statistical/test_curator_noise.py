@@ -1,7 +1,9 @@
-"""What OpenDP draws follows the law that intervals are made of, and intervals cover what they claim.
+"""What OpenDP draws follows the law that intervals are made of, and intervals cover what they
+claim.
 
-OpenDP draws from the operating system and cannot be seeded. Every bound here is 5 or more standard errors of the simulation wide,
-or has alpha 1e-9: the file as a whole raises a false alarm less than once in 10,000 runs.
+OpenDP draws from the operating system and cannot be seeded. Every bound here is 5 or more standard
+errors of the simulation wide, or has alpha 1e-9: the file as a whole raises a false alarm less than
+once in 10,000 runs.
 """
 
 from __future__ import annotations
@@ -47,8 +49,11 @@ def test_noise_on_one_number_is_independent_of_that_on_the_next() -> None:
 
 
 @pytest.mark.parametrize(("monotonic", "distance"), [(False, 3), (True, 2)])
-def test_a_noisy_choice_takes_the_worse_of_two_as_often_as_its_law_says(monotonic: bool, distance: int) -> None:
-    """P = exp(-distance/scale)/2 by exponential noise; Gumbel noise, the exponential mechanism, would take it more often."""
+def test_a_noisy_choice_takes_the_worse_of_two_as_often_as_its_law_says(
+    monotonic: bool, distance: int
+) -> None:
+    """P = exp(-distance/scale)/2 by exponential noise; Gumbel noise, the exponential mechanism,
+    would take it more often."""
     choice = NoisyChoice(1, Fraction(1), monotonic)
     times = 4_000
     worse = sum(choice.largest([0, distance]) == 0 for _ in range(times))
@@ -60,7 +65,9 @@ def test_a_noisy_choice_takes_the_worse_of_two_as_often_as_its_law_says(monotoni
 def covered(found: list[Any], truth: float) -> float:
     """How many of the intervals hold the truth."""
     limits = [release.interval() for release in found]
-    return float(np.mean([low - 1e-9 * abs(low) <= truth <= high + 1e-9 * abs(high) for low, high in limits]))
+    return float(
+        np.mean([low - 1e-9 * abs(low) <= truth <= high + 1e-9 * abs(high) for low, high in limits])
+    )
 
 
 def covered_ratio(found: list[Any], truth: float) -> float:
@@ -68,7 +75,9 @@ def covered_ratio(found: list[Any], truth: float) -> float:
     errors = [release.error for release in found]
     parts, totals = np.array([[error.part, error.total] for error in errors]).T
     one = errors[0]
-    low, high = (one.low + one.width * proportion_limits(parts, totals, one.scale, 2, 0.95, one.grid)).T
+    low, high = (
+        one.low + one.width * proportion_limits(parts, totals, one.scale, 2, 0.95, one.grid)
+    ).T
     assert (low[0], high[0]) == pytest.approx(found[0].interval())
     return float(np.mean((low <= truth) & (truth <= high)))
 
@@ -83,10 +92,18 @@ TIMES = 1_200
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(
     ("statistic", "truth"),
-    [("sum", SALARIES.sum()), ("mean", SALARIES.mean()), ("variance", SALARIES.var()), ("std", SALARIES.std())],
+    [
+        ("sum", SALARIES.sum()),
+        ("mean", SALARIES.mean()),
+        ("variance", SALARIES.var()),
+        ("std", SALARIES.std()),
+    ],
 )
-def test_intervals_of_numbers_cover_95_percent(statistic: str, truth: float, neighbours: Any) -> None:
-    """6,000 releases at epsilon 1: 95 % within 5 standard errors, 1.4 points, so that 97.3 % is seen.
+def test_intervals_of_numbers_cover_95_percent(
+    statistic: str, truth: float, neighbours: Any
+) -> None:
+    """6,000 releases at epsilon 1: 95 % within 5 standard errors, 1.4 points, so that 97.3 % is
+    seen.
 
     So often did intervals of a variance cover that were laid around a value cut off at 0.
     """
@@ -98,7 +115,8 @@ def test_intervals_of_numbers_cover_95_percent(statistic: str, truth: float, nei
 
 
 def test_intervals_of_a_mean_cover_where_noise_nearly_drowns_the_rows() -> None:
-    """A mean of yes and no on a grid of one step, of 900 rows and epsilon 0.05: the noise has scale 20."""
+    """A mean of yes and no on a grid of one step, of 900 rows and epsilon 0.05: the noise has scale
+    20."""
     found = releases(Curator({"yes": BINARY}, 1), TIMES, 0.05, "mean", "yes", bounds=(0, 1), step=1)
     share = covered_ratio(found, BINARY.mean())
     assert abs(share - 0.96) < 0.01 + 5 * math.sqrt(0.95 * 0.05 / TIMES)
@@ -116,13 +134,17 @@ def test_intervals_of_counts_cover_exactly_as_often_as_the_law_says(epsilon: flo
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("epsilon", [0.1, 1])
-def test_intervals_of_proportions_cover_at_least_95_percent(neighbours: Any, epsilon: float) -> None:
+def test_intervals_of_proportions_cover_at_least_95_percent(
+    neighbours: Any, epsilon: float
+) -> None:
     """On the grid of whole counts an interval covers more, as the exact one does."""
     cities = np.array(["Oslo"] * 600 + ["Paris"] * 290 + ["Rome"] * 10)
     truth = np.array([600, 290, 10, 0]) / 900
     curator = Curator({"city": cities}, 1, neighbours=neighbours)
     times, inside, together = 300, np.zeros(4), 0
-    for found in releases(curator, times, epsilon, "histogram", "city", labels=["Oslo", "Paris", "Rome"]):
+    for found in releases(
+        curator, times, epsilon, "histogram", "city", labels=["Oslo", "Paris", "Rome"]
+    ):
         low, high = found.interval().T
         inside += (low <= truth + 1e-12) & (truth <= high + 1e-12)
         low, high = found.interval(simultaneous=True).T
@@ -147,14 +169,24 @@ TIES = np.repeat([20, 40, 41, 90], [300, 1, 599, 100])
         (np.full(1000, 7), 0.75),
         (np.array([3, 5, 50]), 0.5),
     ],
-    ids=["even", "even, low", "ties", "end of a tie", "beginning of a tie", "one value", "three rows"],
+    ids=[
+        "even",
+        "even, low",
+        "ties",
+        "end of a tie",
+        "beginning of a tie",
+        "one value",
+        "three rows",
+    ],
 )
 def test_intervals_of_quantiles_cover_at_least_95_percent_whatever_the_data(
     values: np.ndarray[Any, Any], level: float, neighbours: Any
 ) -> None:
     truth = float(np.quantile(values, level, method="inverted_cdf"))
     curator = Curator({"x": values}, 1, neighbours=neighbours)
-    share = covered(releases(curator, 150, 1, "quantile", "x", level, bounds=(0, 127), step=1), truth)
+    share = covered(
+        releases(curator, 150, 1, "quantile", "x", level, bounds=(0, 127), step=1), truth
+    )
     assert share >= 0.95 - 5 * math.sqrt(0.95 * 0.05 / 150)
 
 

@@ -1,7 +1,9 @@
-"""Every ± of a table and of the statistics derived from it, against simulation: 2,000 crowds each, ratio within 5 %.
+"""Every ± of a table and of the statistics derived from it, against simulation: 2,000 crowds each,
+ratio within 5 %.
 
-n = 100,000 reports a crowd unless said otherwise: large enough that the delta method applies at these shares and epsilons.
-A standard deviation from 2,000 normal values has itself an error of 1.6 %, so 5 % is 3.2 of its own errors; the seeds are fixed.
+n = 100,000 reports a crowd unless said otherwise: large enough that the delta method applies at
+these shares and epsilons. A standard deviation from 2,000 normal values has itself an error of 1.6
+%, so 5 % is 3.2 of its own errors; the seeds are fixed.
 """
 
 from __future__ import annotations
@@ -71,9 +73,18 @@ def median_of_size(p: Floats) -> float:
 
 # The statistic, and its true value written down in another way than the library's.
 STATISTICS: dict[str, tuple[Callable[[Table], Statistic], Callable[[Floats], float]]] = {
-    "proportion": (lambda t: statistics.proportion(t, {"size": [1, 2], "grade": 40}), lambda p: p[0, 2] + p[1, 2]),
-    "difference": (lambda t: statistics.difference(t, {"size": 1}, {"size": 4}), lambda p: p[0].sum() - p[2].sum()),
-    "ratio": (lambda t: statistics.ratio(t, {"size": 1, "grade": 10}, {"size": 1}), lambda p: p[0, 0] / p[0].sum()),
+    "proportion": (
+        lambda t: statistics.proportion(t, {"size": [1, 2], "grade": 40}),
+        lambda p: p[0, 2] + p[1, 2],
+    ),
+    "difference": (
+        lambda t: statistics.difference(t, {"size": 1}, {"size": 4}),
+        lambda p: p[0].sum() - p[2].sum(),
+    ),
+    "ratio": (
+        lambda t: statistics.ratio(t, {"size": 1, "grade": 10}, {"size": 1}),
+        lambda p: p[0, 0] / p[0].sum(),
+    ),
     "entropy of both": (statistics.entropy, bits_of),
     "entropy of one": (lambda t: statistics.entropy(t, "grade"), lambda p: bits_of(p.sum(axis=0))),
     "mutual information": (statistics.mutual_information, information),
@@ -83,7 +94,10 @@ STATISTICS: dict[str, tuple[Callable[[Table], Statistic], Callable[[Floats], flo
     "Cramér": (statistics.cramers_v, lambda p: math.sqrt(phi_square(p) / 2)),
     "correlation": (statistics.correlation, pearson),
     "mean": (lambda t: statistics.mean(t, "grade"), lambda p: Y @ p.sum(axis=0)),
-    "variance": (lambda t: statistics.variance(t, "size"), lambda p: X**2 @ p.sum(axis=1) - (X @ p.sum(axis=1)) ** 2),
+    "variance": (
+        lambda t: statistics.variance(t, "size"),
+        lambda p: X**2 @ p.sum(axis=1) - (X @ p.sum(axis=1)) ** 2,
+    ),
     "median": (lambda t: statistics.quantile(t, axis="size", evenly=True), median_of_size),
     "upper quantile": (
         lambda t: statistics.quantile(t, 0.8, axis="grade", edges=[0, 10, 25, 50], evenly=True),
@@ -103,7 +117,8 @@ def test_a_statistic_is_right_and_so_is_its_error(crowds: list[Table], name: str
     found = [derive(table) for table in crowds]
     values, stated = np.array([s.value for s in found]), np.array([s.stderr for s in found])
     assert_stated_errors_hold(values, stated)
-    # Plug-in values are biased by the order of their variance: a tenth of a standard error allows for it at this n.
+    # Plug-in values are biased by the order of their variance: a tenth of a standard error allows
+    # for it at this n.
     assert abs(values.mean() - true(TRUTH)) < (0.1 + 5 / math.sqrt(TRIALS)) * values.std()
     assert not any(s.notes for s in found)
 
@@ -111,7 +126,9 @@ def test_a_statistic_is_right_and_so_is_its_error(crowds: list[Table], name: str
 def test_the_cells_are_right_and_so_are_their_errors(crowds: list[Table]) -> None:
     cells = np.array([table.proportions for table in crowds])
     assert_stated_errors_hold(cells, [table.stderr for table in crowds])
-    np.testing.assert_array_less(np.abs(cells.mean(axis=0) - TRUTH), 6 * cells.std(axis=0) / math.sqrt(TRIALS))
+    np.testing.assert_array_less(
+        np.abs(cells.mean(axis=0) - TRUTH), 6 * cells.std(axis=0) / math.sqrt(TRIALS)
+    )
 
 
 def test_conditionals_are_right_and_so_are_their_errors(crowds: list[Table]) -> None:
@@ -119,7 +136,9 @@ def test_conditionals_are_right_and_so_are_their_errors(crowds: list[Table]) -> 
     cells = np.array([table.proportions for table in found])
     assert_stated_errors_hold(cells, [table.stderr for table in found])
     true = TRUTH / TRUTH.sum(axis=1, keepdims=True)
-    np.testing.assert_array_less(np.abs(cells.mean(axis=0) - true), 6 * cells.std(axis=0) / math.sqrt(TRIALS))
+    np.testing.assert_array_less(
+        np.abs(cells.mean(axis=0) - true), 6 * cells.std(axis=0) / math.sqrt(TRIALS)
+    )
 
 
 def test_statistics_among_some_people_carry_the_error_of_who_they_are(crowds: list[Table]) -> None:
@@ -136,7 +155,9 @@ def test_composite_buckets_give_the_same_statistics_with_their_own_errors() -> N
     for mechanism in (DirectEncoding(len(pairs), 3.0), OptimizedUnary(9, 3.0)):
         if isinstance(mechanism, DirectEncoding):
             counts = rng.multinomial(N, mechanism.channel() @ TRUTH.reshape(-1), size=TRIALS)
-        else:  # the ones of a bucket: true bits kept, false bits raised; independent given how many are true
+        # the ones of a bucket: true bits kept, false bits raised; independent given how many are
+        # true
+        else:
             a, b = mechanism.channel()
             true = rng.multinomial(N, TRUTH.reshape(-1), size=TRIALS)
             counts = rng.binomial(true, a) + rng.binomial(N - true, b)
@@ -147,14 +168,21 @@ def test_composite_buckets_give_the_same_statistics_with_their_own_errors() -> N
             found = [derive(table) for table in tables]
             values = np.array([s.value for s in found])
             assert_stated_errors_hold(values, [s.stderr for s in found])
-            assert abs(values.mean() - correct(TRUTH)) < (0.1 + 5 / math.sqrt(TRIALS)) * values.std()
+            assert (
+                abs(values.mean() - correct(TRUTH)) < (0.1 + 5 / math.sqrt(TRIALS)) * values.std()
+            )
 
 
 @pytest.mark.parametrize("taken", [0.3, 0.9])
-def test_in_a_finite_population_the_error_is_that_of_the_coins_and_of_who_was_asked(taken: float) -> None:
+def test_in_a_finite_population_the_error_is_that_of_the_coins_and_of_who_was_asked(
+    taken: float,
+) -> None:
     population, n = 20_000, int(20_000 * taken)
     people = np.round(population * TRUTH).astype(int)
-    mechanisms: dict[str, Mechanism] = {"size": DirectEncoding(SIZES, 5.0), "grade": DirectEncoding(GRADES, 5.0)}
+    mechanisms: dict[str, Mechanism] = {
+        "size": DirectEncoding(SIZES, 5.0),
+        "grade": DirectEncoding(GRADES, 5.0),
+    }
     crowds = Crowds(mechanisms, TRUTH, n, seed=13)
     rng = crowds.rng
     asked = rng.multivariate_hypergeometric(people.reshape(-1), n, size=TRIALS)
@@ -170,15 +198,22 @@ def test_in_a_finite_population_the_error_is_that_of_the_coins_and_of_who_was_as
 
 
 def fine_crowds(epsilon: float, trials: int) -> tuple[list[Table], Floats, float]:
-    """64 ordered labels, most of them rare, so that many shares come out negative: tables, edges and the true median."""
+    """64 ordered labels, most of them rare, so that many shares come out negative: tables, edges
+    and the true median."""
     truth = np.exp(-np.arange(64) / 12)
     truth /= truth.sum()
     edges: Floats = np.arange(65, dtype=np.float64) - 0.5
     true = float(np.interp(0.5, np.concatenate([[0], np.cumsum(truth)]), edges))
-    return Crowds({"age": DirectEncoding(64, epsilon)}, truth, N, seed=14).tables(trials), edges, true
+    return (
+        Crowds({"age": DirectEncoding(64, epsilon)}, truth, N, seed=14).tables(trials),
+        edges,
+        true,
+    )
 
 
-def test_a_quantile_in_a_fine_domain_has_the_stated_error_though_its_distribution_falls_in_places() -> None:
+def test_a_quantile_in_a_fine_domain_has_the_stated_error_though_its_distribution_falls_in_places() -> (
+    None
+):
     tables, _, _ = fine_crowds(3.0, TRIALS)
     found = [statistics.quantile(table, evenly=True) for table in tables]
     assert_stated_errors_hold([s.value for s in found], [s.stderr for s in found])
@@ -188,21 +223,28 @@ def test_a_quantile_in_a_fine_domain_has_the_stated_error_though_its_distributio
 def test_negative_shares_do_not_move_a_quantile_as_projecting_them_would() -> None:
     tables, edges, true = fine_crowds(2.0, 500)
     values = np.array([statistics.quantile(table, evenly=True).value for table in tables])
-    projected = [np.interp(0.5, np.concatenate([[0], np.cumsum(project(t.proportions))]), edges) for t in tables]
+    projected = [
+        np.interp(0.5, np.concatenate([[0], np.cumsum(project(t.proportions))]), edges)
+        for t in tables
+    ]
     assert abs(values.mean() - true) < 0.15 * values.std()  # 3.4 errors of a mean of 500
     assert np.mean(projected) - true > 0.3 * values.std()
 
 
 def test_the_gradient_goes_through_the_projection() -> None:
-    """A cell that nobody is in comes out below 0 in half the crowds: there the entropy is a function of the other two alone."""
+    """A cell that nobody is in comes out below 0 in half the crowds: there the entropy is a
+    function of the other two alone."""
     crowds = Crowds({"answer": DirectEncoding(3, 1.0)}, np.array([0.7, 0.3, 0.0]), N, seed=15)
     tables = [table for table in crowds.tables(200) if table.proportions[2] < 0]
     assert len(tables) > 50
     for table in tables:
         statistic = statistics.entropy(table)
         assert "projected onto the simplex" in statistic.notes[0]
-        lead = statistics.difference(table, 0, 1)  # the first share is (1 + lead)/2, the second (1 - lead)/2
-        assert statistic.value == pytest.approx(bits_of(np.array([1 + lead.value, 1 - lead.value]) / 2), rel=1e-9)
+        # the first share is (1 + lead)/2, the second (1 - lead)/2
+        lead = statistics.difference(table, 0, 1)
+        assert statistic.value == pytest.approx(
+            bits_of(np.array([1 + lead.value, 1 - lead.value]) / 2), rel=1e-9
+        )
         slope = math.log2((1 - lead.value) / (1 + lead.value)) / 2
         assert statistic.stderr == pytest.approx(abs(slope) * lead.stderr, rel=1e-9)
 
@@ -219,8 +261,11 @@ def test_the_gradient_goes_through_the_projection() -> None:
     ],
     ids=str,
 )
-def test_an_entropy_is_covered_near_its_maximum_and_far_from_it(mechanism: Any, shares: list[float], n: int) -> None:
-    """600 crowds: three standard errors of 95 % are 2.7 points; at the maximum only one side can miss."""
+def test_an_entropy_is_covered_near_its_maximum_and_far_from_it(
+    mechanism: Any, shares: list[float], n: int
+) -> None:
+    """600 crowds: three standard errors of 95 % are 2.7 points; at the maximum only one side can
+    miss."""
     true = np.array(shares)
     rng, truth = np.random.default_rng(6), -float(true @ np.log2(true))
     found = [
@@ -233,7 +278,7 @@ def test_an_entropy_is_covered_near_its_maximum_and_far_from_it(mechanism: Any, 
     assert 0.923 <= covered <= (1 if np.ptp(true) < 0.05 else 0.977)
 
 
-# --- where value ± standard errors would not cover --------------------------------------------------------------------------
+# --- where value ± standard errors would not cover
 
 
 def coverage(found: list[Statistic], truth: float) -> float:
@@ -251,7 +296,8 @@ def dependent(share: float) -> Floats:
 def test_cramers_v_covers_near_independence_and_far_from_it(share: float) -> None:
     """2,000 crowds of 2,000 people at epsilon 2: the standard error of a coverage is half a point.
 
-    Near 0 intervals cover more, and all say "at least 95 %": to say so only of some would be chosen by the noise.
+    Near 0 intervals cover more, and all say "at least 95 %": to say so only of some would be chosen
+    by the noise.
     """
     mechanisms: dict[str, Mechanism] = {"a": DirectEncoding(3, 2.0), "b": DirectEncoding(3, 2.0)}
     truth = dependent(share)
@@ -272,12 +318,16 @@ def test_cramers_v_covers_near_independence_and_far_from_it(share: float) -> Non
         assert (np.abs(v - true) > 1.96 * error).mean() > 0.3
     for statistic in (statistics.phi_square, statistics.chi_square):
         scale = 1 if statistic is statistics.phi_square else 2_000
-        assert coverage([statistic(table) for table in tables[:500]], scale * phi_square(truth)) >= 0.92
+        assert (
+            coverage([statistic(table) for table in tables[:500]], scale * phi_square(truth))
+            >= 0.92
+        )
 
 
 @pytest.mark.parametrize("level", [0.25, 0.5, 0.9])
 def test_quantiles_cover_with_their_own_ends(level: float) -> None:
-    """2,000 crowds of 1,000 people, six grades at epsilon 1.5; half a point of standard error, one more for few reports."""
+    """2,000 crowds of 1,000 people, six grades at epsilon 1.5; half a point of standard error, one
+    more for few reports."""
     shares = np.array([0.1, 0.2, 0.3, 0.25, 0.1, 0.05])
     tables = Crowds({"grade": DirectEncoding(6, 1.5)}, shares, 1_000, seed=6).tables(2_000)
     found = [statistics.quantile(table, level, evenly=True) for table in tables]
@@ -289,14 +339,19 @@ def test_quantiles_cover_with_their_own_ends(level: float) -> None:
 
 @pytest.mark.parametrize("level", [0.25, 0.5, 0.9])
 def test_quantiles_of_noisy_bins_cover_where_symmetric_intervals_do_not(level: float) -> None:
-    """600 crowds of 2,000 numbers in twenty bins at epsilon 2. Where noise may make F fall and rise again, they cover more.
+    """600 crowds of 2,000 numbers in twenty bins at epsilon 2. Where noise may make F fall and rise
+    again, they cover more.
 
-    At level 0.9 it nearly always does, and none of the intervals says 95 %: `benchmarks/quantile_coverage.py` has more designs.
+    At level 0.9 it nearly always does, and none of the intervals says 95 %:
+    `benchmarks/quantile_coverage.py` has more designs.
     """
     wave, edges = SquareWave(2.0, 20), np.linspace(0, 1, 21)
     below = stats.beta(2, 5).cdf(edges)
     counts = np.random.default_rng(12).multinomial(2_000, wave.channel() @ np.diff(below), 600)
-    found = [statistics.quantile(Tally(wave, row, 2_000).estimate(), level, evenly=True) for row in counts]
+    found = [
+        statistics.quantile(Tally(wave, row, 2_000).estimate(), level, evenly=True)
+        for row in counts
+    ]
     true = float(np.interp(level, below, edges))
     assert coverage(found, true) >= 0.94
     plain = [statistic for statistic in found if "(95 %" in str(statistic)]
@@ -318,17 +373,33 @@ def test_quantiles_of_noisy_bins_cover_where_symmetric_intervals_do_not(level: f
 def whole_and_heaped(name: str) -> tuple[SquareWave, Floats, Floats]:
     """A mechanism, the values that people have, and how frequent each is."""
     if name == "children":
-        return SquareWave.of_integers(2.0, 0, 9), np.arange(10.0), stats.poisson(1.1).pmf(np.arange(10))
+        return (
+            SquareWave.of_integers(2.0, 0, 9),
+            np.arange(10.0),
+            stats.poisson(1.1).pmf(np.arange(10)),
+        )
     if name == "ages in bins of two":
-        return SquareWave(2.0, 39, 18, 95, integers=True), np.arange(18.0, 96), stats.norm(44, 15).pdf(np.arange(18, 96))
-    brackets = np.array([5_000, 15_000, 25_000, 40_000, 60_000, 85_000, 125_000, 175_000])  # middles of the brackets
-    return SquareWave(2.0, 50, 0, 200_000), brackets.astype(float), np.array([6.0, 10, 16, 22, 20, 13, 8, 5])
+        return (
+            SquareWave(2.0, 39, 18, 95, integers=True),
+            np.arange(18.0, 96),
+            stats.norm(44, 15).pdf(np.arange(18, 96)),
+        )
+    # middles of the brackets
+    brackets = np.array([5_000, 15_000, 25_000, 40_000, 60_000, 85_000, 125_000, 175_000])
+    return (
+        SquareWave(2.0, 50, 0, 200_000),
+        brackets.astype(float),
+        np.array([6.0, 10, 16, 22, 20, 13, 8, 5]),
+    )
 
 
 @pytest.mark.parametrize("level", [0.1, 0.25, 0.5, 0.9])
 @pytest.mark.parametrize("name", ["children", "ages in bins of two", "bracketed income"])
-def test_quantiles_of_whole_numbers_and_heaped_values_cover_the_datas_own(name: str, level: float) -> None:
-    """1,000 crowds of 2,000 people. Interpolating within bins covered the lower quartile of children never."""
+def test_quantiles_of_whole_numbers_and_heaped_values_cover_the_datas_own(
+    name: str, level: float
+) -> None:
+    """1,000 crowds of 2,000 people. Interpolating within bins covered the lower quartile of
+    children never."""
     wave, values, weights = whole_and_heaped(name)
     shares = np.bincount(wave.indices(values), weights=weights / weights.sum(), minlength=wave.bins)
     counts = np.random.default_rng(13).multinomial(2_000, wave.channel() @ shares, 1_000)
@@ -340,17 +411,23 @@ def test_quantiles_of_whole_numbers_and_heaped_values_cover_the_datas_own(name: 
     if wave.integers:
         assert (limits == np.round(limits)).all()
         assert all(statistic.value == round(statistic.value) for statistic in found)
-    assert all(low <= statistic.value <= high for statistic, (low, high) in zip(found, limits, strict=True))
-    # Not by covering everything: at most the bins that the spread of F needs, and one more on either side.
+    assert all(
+        low <= statistic.value <= high for statistic, (low, high) in zip(found, limits, strict=True)
+    )
+    # Not by covering everything: at most the bins that the spread of F needs, and one more on
+    # either side.
     estimates = [Tally(wave, row, 2_000).estimate() for row in counts[:50]]
-    evenly = np.array([statistics.quantile(estimate, level, evenly=True).interval() for estimate in estimates])
+    evenly = np.array(
+        [statistics.quantile(estimate, level, evenly=True).interval() for estimate in estimates]
+    )
     width = wave.edges[1] - wave.edges[0]
     assert (np.diff(limits[:50], axis=1) <= np.diff(evenly, axis=1) + 2 * width + 1e-9).all()
 
 
 @pytest.mark.parametrize("estimator", ["em", "ems"])
 def test_the_mean_of_a_smoothed_estimate_has_an_interval_that_covers(estimator: str) -> None:
-    """Three spikes, which smoothing moves: 600 crowds of 2,000 people. The standard error of a coverage is 0.9 points."""
+    """Three spikes, which smoothing moves: 600 crowds of 2,000 people. The standard error of a
+    coverage is 0.9 points."""
     wave = SquareWave(1.0, 16)
     shares = np.full(16, 0.01)
     shares[[0, 1, 15]] += [0.5, 0.24, 0.1]
@@ -363,14 +440,18 @@ def test_the_mean_of_a_smoothed_estimate_has_an_interval_that_covers(estimator: 
     values = np.array([statistic.value for statistic in found])
     if estimator == "ems":
         # What was printed before: the smoothed mean ± the errors of the unbiased one.
-        errors = np.array([statistics.mean(estimate.without_bias()).stderr for estimate in estimates])
+        errors = np.array(
+            [statistics.mean(estimate.without_bias()).stderr for estimate in estimates]
+        )
         before = (np.abs(values - true) <= 1.96 * errors).mean()
         assert before < coverage(found, true)
     np.testing.assert_allclose(values[0], np.array(wave.labels) @ estimates[0].proportions)
 
 
 def test_a_biased_statistic_prints_no_interval() -> None:
-    table = Crowds({"a": DirectEncoding(12, 0.5)}, np.array([0.9, *[0.1 / 11] * 11]), 500, seed=8).tables(1)[0]
+    table = Crowds(
+        {"a": DirectEncoding(12, 0.5)}, np.array([0.9, *[0.1 / 11] * 11]), 500, seed=8
+    ).tables(1)[0]
     found = statistics.entropy(table)
     assert found.biased
     assert "no 95 % interval" in str(found)
@@ -380,10 +461,17 @@ def test_a_biased_statistic_prints_no_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    "derive", [statistics.cramers_v, lambda t: statistics.quantile(t, 0.3, "a"), lambda t: statistics.mean(t, "a")]
+    "derive",
+    [
+        statistics.cramers_v,
+        lambda t: statistics.quantile(t, 0.3, "a"),
+        lambda t: statistics.mean(t, "a"),
+    ],
 )
 def test_statistics_travel_whole(derive: Callable[[Table], Statistic]) -> None:
-    table = Crowds({"a": DirectEncoding(3, 2.0), "b": DirectEncoding(3, 2.0)}, dependent(0.3), 1_000, seed=9).tables(1)[0]
+    table = Crowds(
+        {"a": DirectEncoding(3, 2.0), "b": DirectEncoding(3, 2.0)}, dependent(0.3), 1_000, seed=9
+    ).tables(1)[0]
     found = derive(table)
     again = Statistic.from_dict(json.loads(json.dumps(found.to_dict())))
     assert again == found

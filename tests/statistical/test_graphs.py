@@ -1,8 +1,9 @@
 """How often intervals about graphs hold the truth, and which method is ahead of which.
 
-Coverage over 3,000 simulated collections has a standard error of 0.4 points; the bounds of 94 to 96 % are what intervals claim.
-Seeds are fixed: a test that passes passes always. With a true coverage of 95 %, another seed would fail a figure with probability
-1.2 %. Figures per node average over nodes and vary less.
+Coverage over 3,000 simulated collections has a standard error of 0.4 points; the bounds of 94 to 96
+% are what intervals claim. Seeds are fixed: a test that passes passes always. With a true coverage
+of 95 %, another seed would fail a figure with probability 1.2 %. Figures per node average over
+nodes and vary less.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def truths(graph: nx.Graph) -> dict[str, float]:
     ],
     ids=["clustered", "skewed", "both", "asymmetric"],
 )
-def test_intervals_of_one_round_cover_what_they_claim_and_estimates_are_unbiased(graph: nx.Graph, response: EdgeResponse) -> None:
+def test_intervals_of_one_round_cover_what_they_claim_and_estimates_are_unbiased(
+    graph: nx.Graph, response: EdgeResponse
+) -> None:
     trials, source = 3000, seeded_source(11)
     truth = truths(graph)
     checked = Graph.of(graph)
@@ -88,17 +91,23 @@ def test_intervals_of_one_round_cover_what_they_claim_and_estimates_are_unbiased
     assert all(0.94 <= share <= 0.96 for share in covered.values()), covered
     first, second = exact_moments(checked, response.channel)
     variances = np.array([first.edges_variance, second.variance, second.wedges_variance])
-    z = (values.mean(axis=0) - [truth["edges"], truth["triangles"], truth["wedges"]]) / np.sqrt(variances / trials)
+    z = (values.mean(axis=0) - [truth["edges"], truth["triangles"], truth["wedges"]]) / np.sqrt(
+        variances / trials
+    )
     assert np.abs(z).max() < 4.5  # false alarm 2e-5
     np.testing.assert_allclose(values.var(axis=0), variances, rtol=0.12)
 
 
 @pytest.mark.parametrize(("graph", "epsilon"), [(CLUSTERED, 0.5), (SKEWED, 0.5), (CLUSTERED, 0.8)])
-def test_where_noise_drowns_a_graph_intervals_still_cover_what_they_claim(graph: nx.Graph, epsilon: float) -> None:
-    """3,000 collections at an epsilon where wedges stand 1.2 to 2.4 standard errors out of the noise, triangles 0.1 to 1.1.
+def test_where_noise_drowns_a_graph_intervals_still_cover_what_they_claim(
+    graph: nx.Graph, epsilon: float
+) -> None:
+    """3,000 collections at an epsilon where wedges stand 1.2 to 2.4 standard errors out of the
+    noise, triangles 0.1 to 1.1.
 
-    Clustering has an interval in the part of the collections where wedges are visible; it must cover among those as well. That
-    is a claim of "95 % or more", and its bound allows for three standard errors of the number given (false alarm 0.1 %).
+    Clustering has an interval in the part of the collections where wedges are visible; it must
+    cover among those as well. That is a claim of "95 % or more", and its bound allows for three
+    standard errors of the number given (false alarm 0.1 %).
     """
     trials, source, response = 3000, seeded_source(16), EdgeResponse(epsilon)
     truth, at_node = truths(graph), triangles_per_node(Graph.of(graph))
@@ -123,11 +132,17 @@ def test_where_noise_drowns_a_graph_intervals_still_cover_what_they_claim(graph:
     assert covered["clustering", "at least"] >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / shown), covered
 
 
-def collections_of(protocol: TwoRounds, graph: Graph, trials: int, seed: int) -> Iterator[TwoRoundReports]:
+def collections_of(
+    protocol: TwoRounds, graph: Graph, trials: int, seed: int
+) -> Iterator[TwoRoundReports]:
     """What `privatize` draws, many times over, with the noise of all collections drawn at once."""
     source = seeded_source(seed)
-    degrees = graph.degrees + discrete_laplace(protocol.degree_scale, trials * graph.nodes, source).reshape(trials, -1)
-    firsts = [FirstRound(protocol, row, protocol.response.privatize(graph, source)) for row in degrees]
+    degrees = graph.degrees + discrete_laplace(
+        protocol.degree_scale, trials * graph.nodes, source
+    ).reshape(trials, -1)
+    firsts = [
+        FirstRound(protocol, row, protocol.response.privatize(graph, source)) for row in degrees
+    ]
     scales = np.concatenate([protocol.count_scales(first.bounds) for first in firsts])
     noise = np.zeros_like(scales)
     noise[scales > 0] = discrete_laplace_each(scales[scales > 0], source)
@@ -148,9 +163,12 @@ def collections_of(protocol: TwoRounds, graph: Graph, trials: int, seed: int) ->
     ],
     ids=["loud", "clustered", "skewed and sparse"],
 )
-def test_intervals_of_two_rounds_cover_what_they_claim(graph: nx.Graph, protocol: TwoRounds) -> None:
-    """3,000 collections. Of degrees, which are whole numbers with an exact law, and of triangles and clustering, which allow for
-    lists that are cut, intervals claim 95 % or more; all others claim 95 %. Where lists are rarely cut, all cover 94 to 96 %.
+def test_intervals_of_two_rounds_cover_what_they_claim(
+    graph: nx.Graph, protocol: TwoRounds
+) -> None:
+    """3,000 collections. Of degrees, which are whole numbers with an exact law, and of triangles
+    and clustering, which allow for lists that are cut, intervals claim 95 % or more; all others
+    claim 95 %. Where lists are rarely cut, all cover 94 to 96 %.
     """
     trials, checked = 3000, Graph.of(graph)
     truth, degrees = truths(graph), checked.degrees
@@ -159,7 +177,9 @@ def test_intervals_of_two_rounds_cover_what_they_claim(graph: nx.Graph, protocol
         estimate = reports.estimate()
         for statistic in estimate.statistics():
             low, high = statistic.interval()
-            assert statistic.coverage == ("at least" if statistic.name in {"triangles", "clustering"} else "as stated")
+            assert statistic.coverage == (
+                "at least" if statistic.name in {"triangles", "clustering"} else "as stated"
+            )
             held[statistic.name] += low <= truth[statistic.name] <= high
         limits = estimate.degree_interval()
         held["degree"] += float(((limits[:, 0] <= degrees) & (degrees <= limits[:, 1])).mean())
@@ -169,8 +189,12 @@ def test_intervals_of_two_rounds_cover_what_they_claim(graph: nx.Graph, protocol
     assert all(0.94 <= share <= 0.96 for share in covered.values()), covered
 
 
-@pytest.mark.parametrize("protocol", [EdgeResponse(3.0), TwoRounds(6.0)], ids=["one round", "two rounds"])
-def test_limits_of_the_degree_distribution_hold_it_at_least_as_often_as_they_say(protocol: EdgeResponse | TwoRounds) -> None:
+@pytest.mark.parametrize(
+    "protocol", [EdgeResponse(3.0), TwoRounds(6.0)], ids=["one round", "two rounds"]
+)
+def test_limits_of_the_degree_distribution_hold_it_at_least_as_often_as_they_say(
+    protocol: EdgeResponse | TwoRounds,
+) -> None:
     degrees, source = Graph.of(SKEWED).degrees, seeded_source(13)
     misses, width = 0, 0.0
     for _ in range(60):
@@ -184,9 +208,11 @@ def test_limits_of_the_degree_distribution_hold_it_at_least_as_often_as_they_say
 
 
 def test_randomized_response_is_ahead_of_laplace_on_triangles_at_nodes() -> None:
-    """The paper's figure 6 on a graph of its size (185 nodes, some 700 edges), at every epsilon from 0.5 to 5.
+    """The paper's figure 6 on a graph of its size (185 nodes, some 700 edges), at every epsilon
+    from 0.5 to 5.
 
-    Local reports beat a trusted curator's noise here, global or smooth; and on degrees the curator is ahead, as in figure 5.
+    Local reports beat a trusted curator's noise here, global or smooth; and on degrees the curator
+    is ahead, as in figure 5.
     """
     graph = nx.powerlaw_cluster_graph(185, 4, 0.4, seed=3)
     errors = compare_graph(graph, [0.5, 1.0, 2.0, 3.0, 5.0], trials=3, source=seeded_source(14))
@@ -210,17 +236,24 @@ def test_randomized_response_is_ahead_of_laplace_on_triangles_at_nodes() -> None
 
 
 def test_two_rounds_are_ahead_of_one_where_the_plan_says_so_and_behind_where_it_does_not() -> None:
-    """One round's error is exact; that of two is simulated 30 times, which gives it a relative standard error of some 15 %."""
+    """One round's error is exact; that of two is simulated 30 times, which gives it a relative
+    standard error of some 15 %."""
     source, v = seeded_source(15), EdgeResponse(1.0).channel.variance
     for nodes, ahead in ((200, False), (4000, True)):
         graph = Graph.of(nx.watts_strogatz_graph(nodes, 6, 0.1, seed=1))
         plan = plan_graph(nodes, 1.0, mean_degree=6, degree_sd=1, clustering=0.5)
         assert (plan.rounds == 2) is ahead
         truth = float(triangles_per_node(graph).sum()) / 3
-        two = math.sqrt(np.mean([(plan.two.privatize(graph, source).triangles - truth) ** 2 for _ in range(30)]))
+        two = math.sqrt(
+            np.mean([(plan.two.privatize(graph, source).triangles - truth) ** 2 for _ in range(30)])
+        )
         common = graph.to_sparse() @ graph.to_sparse()
         common.setdiag(0)
-        one = math.sqrt(v * (common**2).sum() / 2 + v**2 * (nodes - 2) * len(graph.edges) + v**3 * math.comb(nodes, 3))
+        one = math.sqrt(
+            v * (common**2).sum() / 2
+            + v**2 * (nodes - 2) * len(graph.edges)
+            + v**3 * math.comb(nodes, 3)
+        )
         assert (2 * two < one) if ahead else (2 * one < two)
         assert plan.one_round == pytest.approx(one, rel=0.1)
         # The noise of the counts, which is nearly all of the error, is public once the degrees are.
@@ -230,9 +263,12 @@ def test_two_rounds_are_ahead_of_one_where_the_plan_says_so_and_behind_where_it_
 
 
 @pytest.mark.parametrize("mean", [1.0, 2.5, 6.0])
-def test_a_quotient_is_covered_among_the_collections_whose_denominator_is_visible(mean: float) -> None:
-    """4,000 visible ones: a standard error of 0.34 points. Without allowing for the condition, Fieller's limits cover 84 % of
-    those whose denominator, of mean 1, comes out above 2 standard errors: the same draws must show that.
+def test_a_quotient_is_covered_among_the_collections_whose_denominator_is_visible(
+    mean: float,
+) -> None:
+    """4,000 visible ones: a standard error of 0.34 points. Without allowing for the condition,
+    Fieller's limits cover 84 % of those whose denominator, of mean 1, comes out above 2 standard
+    errors: the same draws must show that.
     """
     random, quotient, spread = np.random.default_rng(17), 0.5, 0.1
     # By inversion: a normal denominator given that it is above 2.

@@ -1,4 +1,5 @@
-"""Intervals of the history cover what they claim, at a full scan and at a sample of the reports: both samplings are in them."""
+"""Intervals of the history cover what they claim, at a full scan and at a sample of the reports:
+both samplings are in them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deniable.queries.buckets import Column
+from deniable.queries.columns.column import Column
 from deniable.queries.schedule import Schedule
 from deniable.randomness import seeded_source
 from toolkit.crowds import ORIGIN, minute_query
@@ -31,10 +32,12 @@ Hits = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]
 
 
 def simulate(folder: Path, rounds: int, others: int, seed: int) -> Hits:
-    """How often intervals held the truth: histories of a known population, of four epochs each, read in several ways.
+    """How often intervals held the truth: histories of a known population, of four epochs each,
+    read in several ways.
 
-    All of them in full and by a tenth, the first `others` in the other ways too. They are different days of one query, so one
-    state holds them all, and the code that reads is the one that users run.
+    All of them in full and by a tenth, the first `others` in the other ways too. They are different
+    days of one query, so one state holds them all, and the code that reads is the one that users
+    run.
     """
     query = minute_query(
         schedule=HOURS,
@@ -76,27 +79,39 @@ def covered(tmp_path_factory: pytest.TempPathFactory) -> Hits:
 
 @pytest.mark.parametrize("name", ["full", "sampled", "margin", "merged"])
 def test_intervals_cover_as_often_as_they_say(covered: Hits, name: str) -> None:
-    """Labels of one history hang together, so the false-alarm rate is that of histories: 4 of their standard errors, 6e-5."""
+    """Labels of one history hang together, so the false-alarm rate is that of histories: 4 of their
+    standard errors, 6e-5."""
     of_histories = covered[name].mean(axis=1)
     stderr = of_histories.std(ddof=1) / np.sqrt(len(of_histories))
     assert abs(of_histories.mean() - 0.95) < 4 * stderr
-    assert stderr < (0.0075 if len(of_histories) == ROUNDS else 0.0125)  # so that 92, or 90 %, would be seen
+    # so that 92, or 90 %, would be seen
+    assert stderr < (0.0075 if len(of_histories) == ROUNDS else 0.0125)
 
 
 def test_simultaneous_intervals_cover_together(covered: Hits) -> None:
     together, alone = covered["together"].mean(), covered["sampled"].all(axis=1).mean()
     assert 0.95 - 4 * np.sqrt(0.95 * 0.05 / len(covered["together"])) < together
-    assert alone < 0.95 - 4 * np.sqrt(0.95 * 0.05 / ROUNDS)  # the control: intervals for one label do not
+    # the control: intervals for one label do not
+    assert alone < 0.95 - 4 * np.sqrt(0.95 * 0.05 / ROUNDS)
 
 
 def test_without_the_second_sampling_intervals_would_cover_far_too_little(tmp_path: Path) -> None:
-    """The control: a tenth of the reports, with the ± of all of them, covers about 46 % (z = 1.96 / sqrt(10))."""
+    """The control: a tenth of the reports, with the ± of all of them, covers about 46 % (z = 1.96 /
+    sqrt(10))."""
     query = minute_query(
-        schedule=HOURS, columns=[Column("x", ["a", "b"], other=True)], mechanism={"name": "TwoCoin", "p": 0.6, "q": 0.5}
+        schedule=HOURS,
+        columns=[Column("x", ["a", "b"], other=True)],
+        mechanism={"name": "TwoCoin", "p": 0.6, "q": 0.5},
     )
     filed = FiledHistory(tmp_path, [query])
     rng, n_hours = np.random.default_rng(3), 100
-    filed.file(query, rng.integers(0, 3, 600 * n_hours), np.repeat(np.arange(n_hours), 600), 0, seeded_source(3))
+    filed.file(
+        query,
+        rng.integers(0, 3, 600 * n_hours),
+        np.repeat(np.arange(n_hours), 600),
+        0,
+        seeded_source(3),
+    )
     filed.publish()
     hits = []
     for hour in range(n_hours):

@@ -1,6 +1,8 @@
-"""The test of independence: right size under the null, power as theory gives it, and how far off the naive tests are.
+"""The test of independence: right size under the null, power as theory gives it, and how far off
+the naive tests are.
 
-Sizes at 10,000 trials: the share of rejections at 5 % lies within 3.3 of its binomial errors, 0.72 points, of 5 %.
+Sizes at 10,000 trials: the share of rejections at 5 % lies within 3.3 of its binomial errors, 0.72
+points, of 5 %.
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deniable import DesignMatrix, DirectEncoding, Mechanism, OptimizedUnary, SymmetricUnary, Table, composite, independence_test
+from deniable import (
+    DesignMatrix,
+    DirectEncoding,
+    Mechanism,
+    OptimizedUnary,
+    SymmetricUnary,
+    Table,
+    composite,
+    independence_test,
+)
 from toolkit.tables import Crowds, Floats
 
 TRIALS = 10_000
@@ -49,7 +60,9 @@ COLLECTED: dict[str, dict[str, Mechanism]] = {
 
 
 @pytest.mark.parametrize("how", COLLECTED)
-def test_independent_attributes_are_rejected_as_often_as_claimed_and_not_as_the_naive_test_does(how: str) -> None:
+def test_independent_attributes_are_rejected_as_often_as_claimed_and_not_as_the_naive_test_does(
+    how: str,
+) -> None:
     n = 2_000
     tables = Crowds(COLLECTED[how], np.outer(ROWS, COLUMNS), n, seed=21).tables(TRIALS)
     assert abs(size(p_values(tables)) - LEVEL) < SLACK
@@ -59,14 +72,17 @@ def test_independent_attributes_are_rejected_as_often_as_claimed_and_not_as_the_
 
 @pytest.mark.parametrize("how", COLLECTED)
 def test_the_power_is_that_of_the_noncentral_chi_square(how: str) -> None:
-    """Noncentrality n tr(S_c^-1 D' S_r^-1 D), at the truth: the local power, within 3 points at 2,000 trials (error 1.1)."""
+    """Noncentrality n tr(S_c^-1 D' S_r^-1 D), at the truth: the local power, within 3 points at
+    2,000 trials (error 1.1)."""
     crowds = Crowds(COLLECTED[how], DEPENDENT, n=2_000, seed=22)
     gap = (DEPENDENT - np.outer(ROWS, COLUMNS))[:-1, :-1]
     scatter = []
     for outcomes, shares in zip(crowds.outcomes, (ROWS, COLUMNS), strict=True):
         moved = outcomes.inverse - shares[:, None]
         scatter.append(((moved * (outcomes.channel @ shares)) @ moved.T)[:-1, :-1])
-    noncentrality = crowds.n * np.trace(np.linalg.inv(scatter[1]) @ gap.T @ np.linalg.inv(scatter[0]) @ gap)
+    noncentrality = crowds.n * np.trace(
+        np.linalg.inv(scatter[1]) @ gap.T @ np.linalg.inv(scatter[0]) @ gap
+    )
     power = stats.ncx2.sf(stats.chi2.isf(LEVEL, 2), 2, noncentrality)
     assert 0.3 < power < 0.97
     assert size(p_values(crowds.tables(2_000))) == pytest.approx(power, abs=0.03)
@@ -84,7 +100,11 @@ def test_with_square_channels_the_statistic_is_pearsons_of_the_randomized_table(
 
 
 def test_groups_of_attributes_can_be_tested_against_each_other() -> None:
-    mechanisms: dict[str, Mechanism] = {"a": DirectEncoding(2, 1.5), "b": DirectEncoding(2, 1.5), "c": OptimizedUnary(2, 2.0)}
+    mechanisms: dict[str, Mechanism] = {
+        "a": DirectEncoding(2, 1.5),
+        "b": DirectEncoding(2, 1.5),
+        "c": OptimizedUnary(2, 2.0),
+    }
     together = np.array([[0.4, 0.1], [0.2, 0.3]])  # a and b depend on each other, c on neither
     truth = together[:, :, None] * COLUMNS
     tables = Crowds(mechanisms, truth, 3_000, seed=24).tables(TRIALS)
@@ -108,8 +128,12 @@ def composite_tables(
     return [PAIRS.table(mechanism.describe(mechanism.solve(c, n), n, None)) for c in counts], counts
 
 
-@pytest.mark.parametrize("mechanism", [DirectEncoding(6, 2.0), OptimizedUnary(6, 2.0)], ids=lambda m: type(m).__name__)
-def test_composite_buckets_are_tested_with_the_right_size_and_with_power(mechanism: Mechanism) -> None:
+@pytest.mark.parametrize(
+    "mechanism", [DirectEncoding(6, 2.0), OptimizedUnary(6, 2.0)], ids=lambda m: type(m).__name__
+)
+def test_composite_buckets_are_tested_with_the_right_size_and_with_power(
+    mechanism: Mechanism,
+) -> None:
     n = 10_000
     tables, counts = composite_tables(mechanism, np.outer(ROWS, COLUMNS), n, TRIALS, seed=25)
     found = independence_test(tables[0])
@@ -117,7 +141,8 @@ def test_composite_buckets_are_tested_with_the_right_size_and_with_power(mechani
     assert abs(size(p_values(tables)) - LEVEL) < SLACK
     estimated = np.array([t.proportions for t in tables if t.proportions.min() > 0])
     assert size(naive_p_values(n * estimated)) > 0.4
-    # Over composite buckets the coins tie the attributes together: here not even the randomized table may be tested naively.
+    # Over composite buckets the coins tie the attributes together: here not even the randomized
+    # table may be tested naively.
     assert size(naive_p_values(counts.reshape(-1, 3, 2).astype(float))) > 0.15
     dependent, _ = composite_tables(mechanism, DEPENDENT, n, 500, seed=26)
     assert size(p_values(dependent)) > 0.9
@@ -125,8 +150,14 @@ def test_composite_buckets_are_tested_with_the_right_size_and_with_power(mechani
 
 def test_independence_within_a_slice_is_tested_with_the_right_size() -> None:
     """a and b depend on each other through c alone: dependent over all, independent given c."""
-    mechanisms: dict[str, Mechanism] = {"a": DirectEncoding(2, 3.0), "b": DirectEncoding(2, 3.0), "c": DirectEncoding(2, 3.0)}
-    truth = np.stack([0.5 * np.outer([0.8, 0.2], [0.7, 0.3]), 0.5 * np.outer([0.3, 0.7], [0.2, 0.8])], axis=2)
+    mechanisms: dict[str, Mechanism] = {
+        "a": DirectEncoding(2, 3.0),
+        "b": DirectEncoding(2, 3.0),
+        "c": DirectEncoding(2, 3.0),
+    }
+    truth = np.stack(
+        [0.5 * np.outer([0.8, 0.2], [0.7, 0.3]), 0.5 * np.outer([0.3, 0.7], [0.2, 0.8])], axis=2
+    )
     tables = Crowds(mechanisms, truth, 20_000, seed=27).tables(2_000)
     slack = 3.3 * math.sqrt(LEVEL * (1 - LEVEL) / 2_000)
     assert abs(size(p_values([t.given(c=0) for t in tables])) - LEVEL) < slack

@@ -1,8 +1,10 @@
-"""A year of memoized answers: games at 10^6 devices over 50 epochs stay below the stated losses, and intervals cover.
+"""A year of memoized answers: games at 10^6 devices over 50 epochs stay below the stated losses,
+and intervals cover.
 
-The games look at everything that a device ever sent, linked, which is more than anyone without all proxies can see. Lower bounds
-of the loss are Clopper-Pearson bounds of both probabilities of an event that was fixed beforehand, at a joint error of 1e-9. They
-must also reach what is planted as an understated figure: the loss of one report, and 0.9 times the loss of a life.
+The games look at everything that a device ever sent, linked, which is more than anyone without all
+proxies can see. Lower bounds of the loss are Clopper-Pearson bounds of both probabilities of an
+event that was fixed beforehand, at a joint error of 1e-9. They must also reach what is planted as
+an understated figure: the loss of one report, and 0.9 times the loss of a life.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from deniable.aggregator.panes import Pane, PaneKey
-from deniable.aggregator.windows import assemble
+from deniable.aggregator.counting.panes import PaneKey
+from deniable.aggregator.windows.assembling import assemble
 from deniable.client import encoding
-from deniable.client.fleet import Fleet
-from deniable.queries.buckets import Column
+from deniable.client.simulation.fleet import Fleet
+from deniable.counts import Counts
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.randomness import Source, seeded_source
@@ -40,7 +43,8 @@ def daily(**changes: Any) -> Query:
 
 
 def evidence(query: Query, value: int, source: Source) -> tuple[np.ndarray, np.ndarray]:
-    """For each device, how often it was heard, and by how much its ones in the first bucket exceed those in the second."""
+    """For each device, how often it was heard, and by how much its ones in the first bucket exceed
+    those in the second."""
     rows = encoding.permanent_rows(query, np.full(DEVICES, value), source)
     heard, lead = np.zeros(DEVICES, dtype=np.int16), np.zeros(DEVICES, dtype=np.int16)
     for _ in range(EPOCHS):
@@ -59,7 +63,8 @@ def lower_bound(hits: int, others: int, n: int) -> float:
 
 
 def observed_loss(query: Query) -> float:
-    """Of the event that the first bucket leads the second by two ones in five reports, for devices heard often enough."""
+    """Of the event that the first bucket leads the second by two ones in five reports, for devices
+    heard often enough."""
     hits = []
     for value, seed in ((0, 1), (1, 2)):
         heard, lead = evidence(query, value, seeded_source(seed))
@@ -70,10 +75,17 @@ def observed_loss(query: Query) -> float:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"instantaneous": {"p": 0.25, "q": 0.75}}, {"instantaneous": {"p": 0.1, "q": 0.9}}, RAPPOR],
+    [
+        {},
+        {"instantaneous": {"p": 0.25, "q": 0.75}},
+        {"instantaneous": {"p": 0.1, "q": 0.9}},
+        RAPPOR,
+    ],
     ids=["replays", "two steps", "two weak steps", "BasicRappor"],
 )
-def test_fifty_epochs_of_a_million_devices_reveal_no_more_than_the_life_stated(changes: dict[str, Any]) -> None:
+def test_fifty_epochs_of_a_million_devices_reveal_no_more_than_the_life_stated(
+    changes: dict[str, Any],
+) -> None:
     query = daily(**changes)
     found = observed_loss(query)
     life = query.releases.life.epsilon
@@ -84,7 +96,8 @@ def test_fifty_epochs_of_a_million_devices_reveal_no_more_than_the_life_stated(c
 
 
 def test_a_device_is_heard_in_a_life_as_often_as_is_counted() -> None:
-    """With one coin for a life, which was counted before, one device in twenty would be heard, and not two in five."""
+    """With one coin for a life, which was counted before, one device in twenty would be heard, and
+    not two in five."""
     query = daily(sampling=0.05, schedule=Schedule(0, 10 * 600, 600, 600, 600))
     source, heard = seeded_source(3), np.zeros(DEVICES, dtype=np.bool_)
     for _ in range(10):
@@ -98,11 +111,20 @@ def test_a_device_is_heard_in_a_life_as_often_as_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("sampling", "step"),
-    [(1.0, None), (0.3, None), (1.0, {"p": 0.25, "q": 0.75}), (0.3, {"p": 0.25, "q": 0.75}), (0.6, {"p": 0.1, "q": 0.9})],
+    [
+        (1.0, None),
+        (0.3, None),
+        (1.0, {"p": 0.25, "q": 0.75}),
+        (0.3, {"p": 0.25, "q": 0.75}),
+        (0.6, {"p": 0.1, "q": 0.9}),
+    ],
     ids=["replays", "sampled replays", "two steps", "sampled two steps", "two weak steps"],
 )
-def test_a_window_over_six_epochs_covers_what_it_says(sampling: float, step: dict[str, float] | None) -> None:
-    """The same people in every epoch; 95 % within binomial bounds, four standard errors, of 1,000 windows of three buckets."""
+def test_a_window_over_six_epochs_covers_what_it_says(
+    sampling: float, step: dict[str, float] | None
+) -> None:
+    """The same people in every epoch; 95 % within binomial bounds, four standard errors, of 1,000
+    windows of three buckets."""
     people, trials, epochs = 600, 1000, 6
     query = daily(sampling=sampling, instantaneous=step, minimum_cohort=1)
     source, chooser = seeded_source(5), np.random.default_rng(6)
@@ -115,7 +137,9 @@ def test_a_window_over_six_epochs_covers_what_it_says(sampling: float, step: dic
         for epoch in range(epochs):
             here = encoding.sample(query, people, 0, source)
             reports = encoding.replay_rows(query, rows[here], source)
-            panes[PaneKey(query.id, 1, epoch, 0)] = Pane(query.mechanism.count(reports), int(here.sum()))
+            panes[PaneKey(query.id, 1, epoch, 0)] = Counts(
+                query.mechanism.count(reports), int(here.sum())
+            )
         estimate = assemble([query], 0, panes).estimate
         assert estimate is not None
         low, high = estimate.interval(0.95).T
@@ -148,5 +172,7 @@ def test_a_fleet_and_the_mechanism_draw_the_same_law_in_two_steps() -> None:
         assert np.allclose(ones, expected, atol=6 * math.sqrt(expected * (1 - expected) / n))
     said = query.mechanism.equal_reports()
     assert said is not None
-    for claim, equal in zip(said, (seen[0] == seen[1], seen[0] == np.roll(seen[1], 3, axis=0)), strict=True):
+    for claim, equal in zip(
+        said, (seen[0] == seen[1], seen[0] == np.roll(seen[1], 3, axis=0)), strict=True
+    ):
         assert abs(equal.all(axis=1).mean() - claim) < 6 * math.sqrt(claim / n)

@@ -1,4 +1,5 @@
-"""Regression on randomized answers: unbiased, with the standard errors it states, where ignoring the coins is neither."""
+"""Regression on randomized answers: unbiased, with the standard errors it states, where ignoring
+the coins is neither."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from deniable import BinaryResponse, DesignMatrix, DirectEncoding, Mechanism, OptimizedUnary, Reports, regress
+from deniable import (
+    BinaryResponse,
+    DesignMatrix,
+    DirectEncoding,
+    Mechanism,
+    OptimizedUnary,
+    Reports,
+    regress,
+)
 
 Floats = NDArray[np.float64]
 BETA = np.array([-0.6, 0.8, -0.5])
@@ -24,12 +33,21 @@ def answers(rng: np.random.Generator, x: Floats, beta: Floats) -> NDArray[np.int
     return np.asarray((rng.random(len(x))[:, np.newaxis] > np.cumsum(chances, axis=1)).sum(axis=1))
 
 
-def reported(rng: np.random.Generator, matrix: Floats, values: NDArray[np.intp]) -> NDArray[np.intp]:
-    return np.asarray((rng.random(values.size)[:, np.newaxis] > np.cumsum(matrix[:, values], axis=0).T).sum(axis=1))
+def reported(
+    rng: np.random.Generator, matrix: Floats, values: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    return np.asarray(
+        (rng.random(values.size)[:, np.newaxis] > np.cumsum(matrix[:, values], axis=0).T).sum(
+            axis=1
+        )
+    )
 
 
-def assert_errors_are_as_stated(mechanism: Mechanism, beta: Floats, n: int, bias: float, trials: int = 2_000) -> None:
-    """Stated over empirical standard deviation within 5 % at 2,000 trials; the mean off by at most `bias` standard errors.
+def assert_errors_are_as_stated(
+    mechanism: Mechanism, beta: Floats, n: int, bias: float, trials: int = 2_000
+) -> None:
+    """Stated over empirical standard deviation within 5 % at 2,000 trials; the mean off by at most
+    `bias` standard errors.
 
     A maximum-likelihood estimate has a bias of order 1/n beside its error of order 1/sqrt(n).
     """
@@ -42,11 +60,15 @@ def assert_errors_are_as_stated(mechanism: Mechanism, beta: Floats, n: int, bias
         variances.append(np.diagonal(fit.covariance))
     spread = np.std(fitted, axis=0, ddof=1)
     np.testing.assert_allclose(np.sqrt(np.mean(variances, axis=0)) / spread, 1, atol=0.05)
-    np.testing.assert_array_less(np.abs(np.mean(fitted, axis=0) - beta.ravel()), (bias + 4.5 / np.sqrt(trials)) * spread)
+    np.testing.assert_array_less(
+        np.abs(np.mean(fitted, axis=0) - beta.ravel()), (bias + 4.5 / np.sqrt(trials)) * spread
+    )
 
 
 def test_yes_no_regression_is_unbiased_with_the_standard_errors_stated() -> None:
-    assert_errors_are_as_stated(BinaryResponse.from_epsilon(2.0), BETA[np.newaxis], n=2_000, bias=0.08)
+    assert_errors_are_as_stated(
+        BinaryResponse.from_epsilon(2.0), BETA[np.newaxis], n=2_000, bias=0.08
+    )
 
 
 def test_categories_under_a_matrix_are_unbiased_with_the_standard_errors_stated() -> None:
@@ -77,9 +99,14 @@ def test_an_unrandomized_answer_gives_ordinary_logistic_regression(k: int) -> No
     for _ in range(30):
         logits = np.column_stack([np.zeros(n), design @ ordinary.T])
         chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        gradient = np.array([design.T @ ((values == v) - chances[:, v]) for v in range(1, k)]).ravel()
+        gradient = np.array(
+            [design.T @ ((values == v) - chances[:, v]) for v in range(1, k)]
+        ).ravel()
         blocks = [
-            [(design * (chances[:, u] * ((u == v) - chances[:, v]))[:, np.newaxis]).T @ design for v in range(1, k)]
+            [
+                (design * (chances[:, u] * ((u == v) - chances[:, v]))[:, np.newaxis]).T @ design
+                for v in range(1, k)
+            ]
             for u in range(1, k)
         ]
         information = np.block(blocks)
@@ -91,12 +118,20 @@ def test_an_unrandomized_answer_gives_ordinary_logistic_regression(k: int) -> No
 
 
 def test_unary_reports_can_be_regressed_and_tell_what_their_information_promises() -> None:
-    rng, survey, n, beta = np.random.default_rng(4), OptimizedUnary(3, 3.0), 20_000, np.array([[0.3, 0.7], [-0.2, -0.5]])
+    rng, survey, n, beta = (
+        np.random.default_rng(4),
+        OptimizedUnary(3, 3.0),
+        20_000,
+        np.array([[0.3, 0.7], [-0.2, -0.5]]),
+    )
     x = rng.uniform(-1.5, 1.5, (n, 1))
     values = answers(rng, x, beta)
     a, b = survey.channel()
     bits = rng.random((n, 3)) < np.where(np.arange(3) == values[:, np.newaxis], a, b)
     fit = regress(survey, Reports(survey, np.packbits(bits, axis=1, bitorder="little")), x)
     assert np.all(np.abs(fit.coefficients - beta) < 4.5 * fit.stderr)
-    direct = regress(DirectEncoding(3, 3.0), reported(rng, DirectEncoding(3, 3.0).channel(), values), x)
-    assert np.all(fit.stderr > direct.stderr)  # for three values direct encoding is the better protocol
+    direct = regress(
+        DirectEncoding(3, 3.0), reported(rng, DirectEncoding(3, 3.0).channel(), values), x
+    )
+    # for three values direct encoding is the better protocol
+    assert np.all(fit.stderr > direct.stderr)

@@ -1,4 +1,5 @@
-"""A query that adapts, a fleet with limits that answers it, and an engine and a controller that read the answers."""
+"""A query that adapts, a fleet with limits that answers it, and an engine and a controller that
+read the answers."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from deniable.aggregator.catalogue import published
-from deniable.aggregator.controller import Change, Controller
-from deniable.client.fleet import Fleet
-from deniable.client.fleet_ledger import FleetLedger
-from deniable.queries.buckets import Column
-from deniable.queries.envelope import Envelope
-from deniable.queries.keys import AnalystKey
-from deniable.queries.query import Budget, Query
+from deniable.aggregator.counting.catalogue import published
+from deniable.aggregator.operations.controller import Change, Controller
+from deniable.client.simulation.fleet import Fleet
+from deniable.client.simulation.fleet_ledger import FleetLedger
+from deniable.queries.budget import Budget
+from deniable.queries.columns.column import Column
+from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import SignedQuery
+from deniable.queries.signed.envelope import Envelope
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import SignedQuery
 from deniable.randomness import seeded_source
 from toolkit.crowds import ORIGIN, RING, Crowd, minute_query
 
@@ -54,18 +56,30 @@ class AdaptiveRun:
     """Epochs one after the other: the fleet answers, the engine counts, the controller decides."""
 
     def __init__(
-        self, folder: Path, query: Query, n: int, ledger: FleetLedger | None = None, seed: int = 1, strata: Any = 0
+        self,
+        folder: Path,
+        query: Query,
+        n: int,
+        ledger: FleetLedger | None = None,
+        seed: int = 1,
+        strata: Any = 0,
     ) -> None:
         self.query = query
         self.crowd = Crowd(folder, query)
         self.engine = self.crowd.engine()
-        self.controller = Controller(CONTROLLER, lambda: RING, query.proxies, lambda: self.crowd.now)
+        self.controller = Controller(
+            CONTROLLER, lambda: RING, query.proxies, lambda: self.crowd.now
+        )
         self.fleet = Fleet(query, n, strata=strata, source=seeded_source(seed), ledger=ledger)
         self.changes: list[tuple[int, Change]] = []
         self.signed: SignedQuery | None = None
 
     def epoch(
-        self, epoch: int, indices: Any, present: Any = None, on_asked: Callable[[SignedQuery, int], None] | None = None
+        self,
+        epoch: int,
+        indices: Any,
+        present: Any = None,
+        on_asked: Callable[[SignedQuery, int], None] | None = None,
     ) -> None:
         """Let one epoch pass; `on_asked` is given the newest signed version, and the time."""
         assert self.crowd.state is not None

@@ -1,4 +1,5 @@
-"""People as in the census extract that the anonymisation literature uses, made up: attributes that depend on each other."""
+"""People as in the census extract that the anonymisation literature uses, made up: attributes that
+depend on each other."""
 
 from __future__ import annotations
 
@@ -15,17 +16,26 @@ _EDUCATION = {
     "master": "graduate", "doctorate": "graduate",
 }  # fmt: skip
 _ABOVE = {"school": "no degree", "higher": "degree", "graduate": "degree"}
-_MARITAL = {"married": "with", "partnered": "with", "never": "without", "divorced": "without", "widowed": "without"}
+_MARITAL = {
+    "married": "with",
+    "partnered": "with",
+    "never": "without",
+    "divorced": "without",
+    "widowed": "without",
+}
 HIERARCHIES: dict[str, Hierarchy] = {
     "age": Numbers(15, 95, 5, factor=2),
     "sex": Categories(("f", "m")),
-    "education": Tree.from_paths([(value, group, _ABOVE[group]) for value, group in _EDUCATION.items()]),
+    "education": Tree.from_paths(
+        [(value, group, _ABOVE[group]) for value, group in _EDUCATION.items()]
+    ),
     "marital": Tree.from_paths(list(_MARITAL.items())),
 }
 
 
 def adults(n: int, seed: int) -> dict[str, list[Any]]:
-    """`n` people with age, sex, education, marital status, salary and hours; the last two are for constraints."""
+    """`n` people with age, sex, education, marital status, salary and hours; the last two are for
+    constraints."""
     rng = np.random.default_rng(seed)
     age = np.clip(rng.gamma(7, 5.5, n), 17, 90).astype(int)
     education = np.clip(rng.normal(4 - (age > 60), 1.6, n), 0, 7).astype(int)

@@ -14,6 +14,8 @@ def streamed(handler: Callable[[httpx.Request], httpx.Response]) -> httpx.MockTr
 
     def answer(request: httpx.Request) -> httpx.Response:
         made = handler(request)
-        return httpx.Response(made.status_code, headers=made.headers, stream=httpx.ByteStream(made.content))
+        return httpx.Response(
+            made.status_code, headers=made.headers, stream=httpx.ByteStream(made.content)
+        )
 
     return httpx.MockTransport(answer)

@@ -1,6 +1,8 @@
-"""What tests cost in processor time, all processes counted that a test starts: `pytest --costs 30` lists the most expensive ones.
+"""What tests cost in processor time, all processes counted that a test starts: `pytest --costs 30`
+lists the most expensive ones.
 
-Wall-clock time says little on a busy machine, and nothing about servers that work beside a test; `--durations` is for that.
+Wall-clock time says little on a busy machine, and nothing about servers that work beside a test;
+`--durations` is for that.
 """
 
 from __future__ import annotations
@@ -18,14 +20,25 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--costs", type=int, default=0, metavar="N", help="list the N tests that took the most processor time, and sums by folder"
+        "--costs",
+        type=int,
+        default=0,
+        metavar="N",
+        help="list the N tests that took the most processor time, and sums by folder",
     )
 
 
 def processor_seconds() -> float:
-    """Of this process, of its children that have ended, and of all their descendants that have not."""
+    """Of this process, of its children that have ended, and of all their descendants that have
+    not."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system + _of_descendants(os.getpid())
+    return (
+        times.user
+        + times.system
+        + times.children_user
+        + times.children_system
+        + _of_descendants(os.getpid())
+    )
 
 
 def _of_descendants(pid: int) -> float:
@@ -45,7 +58,8 @@ def _of_descendants(pid: int) -> float:
 
 
 class Costs:
-    """Measures each test where it runs, and lists all where the run was started: reports bring the figures from there to here."""
+    """Measures each test where it runs, and lists all where the run was started: reports bring the
+    figures from there to here."""
 
     def __init__(self, n: int) -> None:
         self._n, self._before = n, 0.0
@@ -56,11 +70,16 @@ class Costs:
         self._before = processor_seconds()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if call.when == "teardown":
-            # What a server has used is gone from the sum once the server is, unless this process waited for it.
-            report.user_properties.append((_PROPERTY, max(0.0, round(processor_seconds() - self._before, 3))))
+            # What a server has used is gone from the sum once the server is, unless this process
+            # waited for it.
+            report.user_properties.append(
+                (_PROPERTY, max(0.0, round(processor_seconds() - self._before, 3)))
+            )
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -1,27 +1,29 @@
-"""A crowd that answers: reports split into shares and appended to proxies' logs, and an engine that reads them."""
+"""A crowd that answers: reports split into shares and appended to proxies' logs, and an engine that
+reads them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from deniable.aggregator.catalogue import publish
+from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.engines.embedded import Engine
-from deniable.aggregator.history.history_settings import HistorySettings
-from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.state import State
-from deniable.aggregator.windows import Window
+from deniable.aggregator.windows.window import Window
+from deniable.local.aggregator import LocalAggregator
 from deniable.logs.share_logs import EmbeddedLog
 from deniable.logs.sqlite_log import BlockLog
-from deniable.queries.buckets import Column
-from deniable.queries.keys import AnalystKey, KeyRing
-from deniable.queries.query import Budget, Query
+from deniable.queries.budget import Budget
+from deniable.queries.columns.column import Column
+from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.queries.signing import sign
+from deniable.queries.signed.key_ring import KeyRing
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.randomness import seeded_source
 from deniable.wire.blocks import cut
 from deniable.wire.message import ANSWER
@@ -49,31 +51,53 @@ def minute_query(**changes: Any) -> Query:
 
 
 class Crowd:
-    """Devices, proxies' logs and an aggregator's state in one folder, with a clock that is moved by hand."""
+    """Devices, proxies' logs and an aggregator's state in one folder, with a clock that is moved by
+    hand."""
 
     def __init__(self, folder: Path, query: Query | None = None, seed: int = 1) -> None:
         self.folder, self.query = folder, query or minute_query()
         self.now = self.query.schedule.origin
         self.source = seeded_source(seed)
         self.logs = [BlockLog(folder / f"log{i}.db") for i in range(len(self.query.proxies))]
-        self.state: State | None = None
-        self._engines: list[Engine] = []
+        self.aggregator: LocalAggregator | None = None
 
     def split(
-        self, indices: Sequence[int], epoch: int = 0, strata: Any = 0, kinds: Any = ANSWER, query: Query | None = None
+        self,
+        indices: Sequence[int],
+        epoch: int = 0,
+        strata: Any = 0,
+        kinds: Any = ANSWER,
+        query: Query | None = None,
     ) -> Any:
         """Shares of answers that are given as numbers of buckets: rows for each proxy."""
         query = query or self.query
         reports = query.mechanism.draw(np.asarray(indices, dtype=np.intp), self.source)
         rows = reports.reshape(len(reports), -1).view(np.uint8)
-        return split_columns(rows, query.tag, epoch, query.size_class or 0, len(query.proxies), strata, kinds, self.source)
+        return split_columns(
+            rows,
+            query.tag,
+            epoch,
+            query.size_class or 0,
+            len(query.proxies),
+            strata,
+            kinds,
+            self.source,
+        )
 
     def append(self, proxy: int, rows: Any, epoch: int = 0, prefix_bits: int = 2) -> None:
         """Put rows into a proxy's log."""
-        blocks, _ = cut(self.query.channel_tag, epoch, self.query.size_class or 0, rows, prefix_bits)
+        blocks, _ = cut(
+            self.query.channel_tag, epoch, self.query.size_class or 0, rows, prefix_bits
+        )
         self.logs[proxy].append(blocks, now=self.now)
 
-    def answer(self, indices: Sequence[int], epoch: int = 0, proxies: Iterable[int] | None = None, **how: Any) -> Any:
+    def answer(
+        self,
+        indices: Sequence[int],
+        epoch: int = 0,
+        proxies: Iterable[int] | None = None,
+        **how: Any,
+    ) -> Any:
         """Let devices answer, and let these proxies (all by default) log it; gives the shares."""
         shares = self.split(indices, epoch, **how)
         for proxy in range(len(self.logs)) if proxies is None else proxies:
@@ -85,46 +109,44 @@ class Crowd:
         for proxy in range(len(self.logs)) if proxies is None else proxies:
             self.logs[proxy].append([], now=self.now, marks={self.query.channel_tag: epoch})
 
-    def engine(self, publish_query: bool = True, history: HistorySettings | None = None, **limits: Any) -> Engine:
+    def engine(
+        self, publish_query: bool = True, history: HistorySettings | None = None, **limits: Any
+    ) -> Engine:
         """A fresh engine on the state, as after a restart; the former one is put away."""
         self.close()
-        self.state = State(self.folder / "state.db", self.query.proxies)
-        if publish_query:
-            self.publish(self.query)
         logs = [EmbeddedLog(log.path) for log in self.logs]
         chosen = EngineLimits(**{"workers": 1, "bucket_bits": 2, **limits})
-        engine = Engine(self.state, logs, chosen, lambda: self.now, history)
-        self._engines.append(engine)
-        return engine
+        path = self.folder / "state.db"
+        self.aggregator = LocalAggregator(
+            self.query, path, logs, lambda: self.now, limits=chosen, history=history
+        )
+        if publish_query:
+            self.publish(self.query)
+        return self.aggregator.engine
+
+    @property
+    def state(self) -> State | None:
+        return None if self.aggregator is None else self.aggregator.state
 
     def publish(self, query: Query) -> None:
-        assert self.state is not None
-        with self.state.transaction():
-            publish(self.state.connection, sign(query, KEY), RING, self.query.proxies, self.now)
+        assert self.aggregator is not None
+        self.aggregator.publish(sign(query, KEY), RING)
 
     def close(self) -> None:
-        for engine in self._engines:
-            engine.close()
-            for log in engine.logs:
-                log.close()
-        self._engines = []
-        if self.state is not None:
-            self.state.close()
-            self.state = None
+        if self.aggregator is not None:
+            self.aggregator.close()
+            self.aggregator = None
 
     def close_all(self) -> None:
         self.close()
         for log in self.logs:
             log.close()
 
-    # --- what came of it --------------------------------------------------------------------------------------------
+    # --- what came of it
 
     def windows(self, query: str | None = None) -> list[Window]:
-        assert self.state is not None
-        rows = self.state.connection.execute(
-            "SELECT document FROM results WHERE query = ? ORDER BY seq", (query or self.query.id,)
-        )
-        return [Window.from_dict(json.loads(document)) for (document,) in rows]
+        assert self.aggregator is not None
+        return self.aggregator.results(query)
 
     def counts(self, epochs: range = range(1000)) -> np.ndarray[Any, Any]:
         """The counts of all panes of the query in these epochs, added up."""
@@ -136,7 +158,11 @@ class Crowd:
         return total
 
     def accounts(self, epoch: int = 0) -> list[dict[str, int]]:
-        """The account of each proxy in an epoch (-1: outside any window), without figures that are 0."""
+        """The account of each proxy in an epoch (-1: outside any window), without figures that are
+        0."""
         assert self.state is not None
         found = self.state.accounts(self.query.channel_tag, range(epoch, epoch + 1))
-        return [{k: v for k, v in found[i].to_dict().items() if v} if i in found else {} for i in range(len(self.logs))]
+        return [
+            {k: v for k, v in found[i].to_dict().items() if v} if i in found else {}
+            for i in range(len(self.logs))
+        ]

@@ -9,10 +9,14 @@ from deniable.curator import Curator, question
 __all__ = ["releases"]
 
 
-def releases(curator: Curator, times: int, epsilon: Any, statistic: str, *arguments: Any, **options: Any) -> list[Any]:
+def releases(
+    curator: Curator, times: int, epsilon: Any, statistic: str, *arguments: Any, **options: Any
+) -> list[Any]:
     """What so many calls of the curator's method would give, each with noise of its own."""
     view = curator._view
     _, (plan,) = view.plan([question(statistic, *arguments, **options)], epsilon)
     (rows,) = view.rows(plan.question)
     exact = plan.question.exact(rows, plan.protection)
-    return [plan.question.answer(exact, plan.noise, plan.protection, plan.epsilon) for _ in range(times)]
+    return [
+        plan.question.answer(exact, plan.noise, plan.protection, plan.epsilon) for _ in range(times)
+    ]

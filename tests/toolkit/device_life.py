@@ -1,7 +1,9 @@
-"""The life of a device, simulated: offline spells, clock jumps, hung, deaf and dead proxies, kills at every step.
+"""The life of a device, simulated: offline spells, clock jumps, hung, deaf and dead proxies, kills
+at every step.
 
-`python -m toolkit.device_life 10000` (from tests/) lives as many lives and says what it saw. The device, its store, its ledger
-and its uploads are the real ones; only the SQL is left out, and proxies are dictionaries. Each life is made from its seed alone.
+`python -m toolkit.device_life 10000` (from tests/) lives as many lives and says what it saw. The
+device, its store, its ledger and its uploads are the real ones; only the SQL is left out, and
+proxies are dictionaries. Each life is made from its seed alone.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from deniable.client.device import Device
-from deniable.client.store import Store
-from deniable.client.vault import Vault
+from deniable.client.storage.store import Store
+from deniable.client.vaults.vault import Vault
 from deniable.errors import UploadError
 from deniable.privacy.ledger import Limit
 from deniable.queries.query import Query
-from deniable.queries.signing import SignedQuery
+from deniable.queries.signed.signing import SignedQuery
 from deniable.randomness import seeded_source
 from deniable.wire.shares import Share, record_bytes
 from toolkit.devices import EVERY, asked, at, make_policy, signed
@@ -38,7 +40,8 @@ class Killed(BaseException):
 
 
 class SimulatedDevice(Device):
-    """A device whose SQL always finds the third bucket: what it draws from is not what is simulated."""
+    """A device whose SQL always finds the third bucket: what it draws from is not what is
+    simulated."""
 
     def _check_sql(self, book: object, query: Query) -> None:
         pass
@@ -73,10 +76,16 @@ class World:
             self.now += 20  # until the request is given up
         if mood in ("down", "hung"):
             raise UploadError("did not answer in time")
-        closed = [share for share in shares if self.now >= self.query.schedule.end_of_epoch(share.epoch) + AGE]
+        closed = [
+            share
+            for share in shares
+            if self.now >= self.query.schedule.end_of_epoch(share.epoch) + AGE
+        ]
         if closed:
             raise UploadError("answered 410", final=True)
-        if any(share.epoch > (self.now + 60 - self.query.schedule.origin) // EVERY for share in shares):
+        if any(
+            share.epoch > (self.now + 60 - self.query.schedule.origin) // EVERY for share in shares
+        ):
             raise UploadError("answered 422", early=True)
         for share in shares:
             before = self.received.setdefault(proxy, {}).setdefault(share.id, share)
@@ -118,12 +127,22 @@ class Life:
         self.ticks = coins.randrange(EVERY)
         self.kill_at = -1
         policy = make_policy(
-            query, queue_age=AGE, upload_within=120, limits=(Limit(CEILING, period=40 * EVERY),), epsilon_per_answer=20
+            query,
+            queue_age=AGE,
+            upload_within=120,
+            limits=(Limit(CEILING, period=40 * EVERY),),
+            epsilon_per_answer=20,
         )
         vault = Vault(self.folder / "never-read.db")
         store = Store(self.folder / f"{self.seed}.store", durable=False)
         self.device = SimulatedDevice(
-            vault, policy, store, source=seeded_source(self.seed), clock=self._clock, isolated=False, on_step=self._step
+            vault,
+            policy,
+            store,
+            source=seeded_source(self.seed),
+            clock=self._clock,
+            isolated=False,
+            on_step=self._step,
         )
         for _ in range(STEPS):
             self._change(coins)
@@ -166,7 +185,9 @@ class Life:
             counters = dict(book.counters())
             waiting = [
                 (proxy, Share.from_bytes(record), tried)
-                for proxy, record, tried in book._db.execute("SELECT proxy, record, tried FROM queue")
+                for proxy, record, tried in book._db.execute(
+                    "SELECT proxy, record, tried FROM queue"
+                )
             ]
             limit_spent = book.accountant(self.device.policy.limits, int(self._clock())).spent()
         answered = [receipt.epoch for receipt in receipts if receipt.outcome == "answered"]
@@ -174,7 +195,9 @@ class Life:
         assert len(answered) == len(set(answered)), "an epoch was answered twice"
         assert set(given_back) <= set(answered)
         cost = Fraction(repr(query.epsilon)) * query.most_rows
-        assert spent == limit_spent == cost * (len(answered) - len(given_back)), "the ledger differs from the receipts"
+        assert spent == limit_spent == cost * (len(answered) - len(given_back)), (
+            "the ledger differs from the receipts"
+        )
         assert len(answered) == counters.get("epochs answered", 0)
         drawn: dict[int, set[bytes]] = {}
         for shares in world.received.values():
@@ -186,7 +209,9 @@ class Life:
             assert len(ids) <= query.most_rows, f"epoch {epoch} was drawn twice"
             assert epoch in answered
         for proxy, share, tried in waiting:
-            assert tried or share.id not in world.tried.get(proxy, set()), "a share left without a note"
+            assert tried or share.id not in world.tried.get(proxy, set()), (
+                "a share left without a note"
+            )
         for returned in given_back:
             for one in drawn.get(returned or 0, set()):
                 left = [proxy for proxy in query.proxies if one in world.tried.get(proxy, set())]
@@ -200,7 +225,9 @@ class Life:
             now = int(self._clock())
             due = [
                 (proxy, Share.from_bytes(record))
-                for proxy, record, expires in book._db.execute("SELECT proxy, record, expires FROM queue")
+                for proxy, record, expires in book._db.execute(
+                    "SELECT proxy, record, expires FROM queue"
+                )
                 if self.offset == 0 and expires > now + 4 * 3600
             ]
         self.world.moods.clear()
@@ -208,9 +235,12 @@ class Life:
             self.world.now += 600
             self.device.upload(self.world)
         for proxy, share in due:
-            begun = self.query.schedule.start_of_epoch(share.epoch) + 1800 < self.world.now  # of a clock ahead, some have not
+            # of a clock ahead, some have not
+            begun = self.query.schedule.start_of_epoch(share.epoch) + 1800 < self.world.now
             if begun and self.world.now < self.query.schedule.end_of_epoch(share.epoch) + AGE:
-                assert share.id in self.world.received.get(proxy, {}), "a share that was in time got lost"
+                assert share.id in self.world.received.get(proxy, {}), (
+                    "a share that was in time got lost"
+                )
                 self.seen["delivered in the end"] += 1
         self._check()
 

@@ -1,4 +1,5 @@
-"""Devices to test with: keys, policies, vaults, signed queries and a network that is a dictionary."""
+"""Devices to test with: keys, policies, vaults, signed queries and a network that is a
+dictionary."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from numpy.typing import NDArray
 
 from deniable.client.device import Device
 from deniable.client.policy import Policy
-from deniable.client.store import Store
-from deniable.client.vault import Vault
+from deniable.client.storage.store import Store
+from deniable.client.vaults.vault import Vault
 from deniable.errors import UploadError
 from deniable.privacy.ledger import Limit
-from deniable.queries.keys import AnalystKey, KeyRing, TrustedKey
-from deniable.queries.query import Budget, Query
-from deniable.queries.signing import SignedQuery, sign
+from deniable.queries.budget import Budget
+from deniable.queries.query import Query
+from deniable.queries.signed.key_ring import KeyRing, TrustedKey
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import SignedQuery, sign
 from deniable.randomness import Source
 from deniable.wire.message import Message
 from deniable.wire.shares import Share, join, record_bytes
@@ -31,7 +34,9 @@ STRANGER = AnalystKey("City of Exampleton", bytes(32))
 
 def asked(**changes: Any) -> Query:
     """The usual query, which every device answers and which sets no budget, with changes."""
-    return make_query(**{"sampling": 1.0, "budget": Budget(), "question": "How far do you go?", **changes})
+    return make_query(
+        **{"sampling": 1.0, "budget": Budget(), "question": "How far do you go?", **changes}
+    )
 
 
 def signed(query: Query) -> SignedQuery:
@@ -55,7 +60,9 @@ def make_policy(query: Query, **changes: Any) -> Policy:
 def make_vault(path: Path, distances: Sequence[float | None]) -> Vault:
     """A vault with trips, of which the distance is shared."""
     vault = Vault.create(path)
-    vault.import_rows("trips", {"distance": "REAL", "secret": "TEXT"}, [(distance, "x") for distance in distances])
+    vault.import_rows(
+        "trips", {"distance": "REAL", "secret": "TEXT"}, [(distance, "x") for distance in distances]
+    )
     vault.share("trips", ["distance"])
     return vault
 
@@ -71,12 +78,21 @@ def make_device(
 ) -> Device:
     vault = make_vault(folder / "ann.db", distances)
     store = Store(folder / "ann.db.client", durable=False)
-    return Device(vault, policy or make_policy(query), store, source=source, clock=lambda: at(0), isolated=False, on_step=on_step)
+    return Device(
+        vault,
+        policy or make_policy(query),
+        store,
+        source=source,
+        clock=lambda: at(0),
+        isolated=False,
+        on_step=on_step,
+    )
 
 
 @dataclass
 class Network:
-    """Proxies that keep what they are sent, by address; `down` of them do not answer, `deaf` ones lose the acknowledgement."""
+    """Proxies that keep what they are sent, by address; `down` of them do not answer, `deaf` ones
+    lose the acknowledgement."""
 
     down: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
@@ -119,7 +135,11 @@ class Network:
     def messages(self) -> list[Message]:
         """What the shares that all proxies have make together."""
         first, *others = self.kept.values()
-        return [join([share, *(other[key] for other in others)]) for key, share in first.items() if all(key in o for o in others)]
+        return [
+            join([share, *(other[key] for other in others)])
+            for key, share in first.items()
+            if all(key in o for o in others)
+        ]
 
 
 def queued(device: Device) -> list[tuple[str, int, int]]:
@@ -131,14 +151,17 @@ def records(device: Device) -> dict[str, list[bytes]]:
     """The shares that wait, by proxy."""
     with device.store.transaction() as book:
         return {
-            proxy: [share.record for share in book.due_shares(proxy, 1 << 40, 1000)] for proxy in book.waiting_proxies(1 << 40)
+            proxy: [share.record for share in book.due_shares(proxy, 1 << 40, 1000)]
+            for proxy in book.waiting_proxies(1 << 40)
         }
 
 
 def opened(device: Device) -> list[Message]:
     """The messages whose shares wait."""
     columns = records(device).values()
-    return [join([Share.from_bytes(record) for record in row]) for row in zip(*columns, strict=True)]
+    return [
+        join([Share.from_bytes(record) for record in row]) for row in zip(*columns, strict=True)
+    ]
 
 
 def bits(report: bytes, k: int) -> NDArray[np.uint8]:

@@ -1,4 +1,5 @@
-"""A history in a test: reports that an engine has counted, or that are filed straight away, and someone who asks."""
+"""A history in a test: reports that an engine has counted, or that are filed straight away, and
+someone who asks."""
 
 from __future__ import annotations
 
@@ -10,18 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.catalogue import publish
-from deniable.aggregator.granules import form_granules
-from deniable.aggregator.history.file_catalogue import make_tables, snapshot
-from deniable.aggregator.history.history_answer import HistoryReader
-from deniable.aggregator.history.history_request import HistoryRequest
-from deniable.aggregator.history.history_settings import HistorySettings
-from deniable.aggregator.history.keeper import Keeper
+from deniable.aggregator.counting.catalogue import publish
+from deniable.aggregator.counting.panes import PaneKey
+from deniable.aggregator.history.answer import HistoryReader
+from deniable.aggregator.history.file_catalogue import ensure_slice_key, snapshot
+from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.request import HistoryRequest
 from deniable.aggregator.history.scan import Scan
-from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.state import State, Step, connect
+from deniable.aggregator.windows.granules import form_granules
+from deniable.counts import Counts
 from deniable.queries.query import Query
-from deniable.queries.signing import sign
+from deniable.queries.signed.signing import sign
 from deniable.randomness import Source
 from toolkit.crowds import KEY, RING
 
@@ -37,12 +39,14 @@ class FiledHistory:
         self.now = versions[0].schedule.origin
         self.state = State(self.path, versions[0].proxies)
         with self.state.transaction():
-            make_tables(self.state.connection)
+            ensure_slice_key(self.state.connection)
             for query in versions:
                 publish(self.state.connection, sign(query, KEY), RING, query.proxies, self.now)
         self.keeper = Keeper(connect(self.path), self.settings, lambda: self.now)
 
-    def file(self, query: Query, answers: NDArray[np.intp], epochs: Any, strata: Any, source: Source) -> None:
+    def file(
+        self, query: Query, answers: NDArray[np.intp], epochs: Any, strata: Any, source: Source
+    ) -> None:
         """Randomize answers, count them and stage the reports: what a step of an engine does."""
         n = len(answers)
         epochs, strata = np.broadcast_to(epochs, n), np.broadcast_to(strata, n)
@@ -54,11 +58,13 @@ class FiledHistory:
         for chosen in np.split(order, np.flatnonzero(changes) + 1):
             epoch, stratum = int(epochs[chosen[0]]), int(strata[chosen[0]])
             key = PaneKey(query.id, query.serial, epoch, stratum)
-            step.panes[key] = Pane(query.mechanism.count(drawn[chosen]), chosen.size)
+            step.panes[key] = Counts(query.mechanism.count(drawn[chosen]), chosen.size)
             step.reports.append((key, rows[chosen]))
         with self.state.transaction():
             self.state.apply(step)
-            self.state.connection.execute("UPDATE channels SET front = max(front, ?)", (int(epochs.max()) + 1,))
+            self.state.connection.execute(
+                "UPDATE channels SET front = max(front, ?)", (int(epochs.max()) + 1,)
+            )
             form_granules(self.state.connection, self.versions, range(int(epochs.max()) + 1))
 
     def publish(self) -> None:
@@ -71,11 +77,11 @@ class FiledHistory:
     def ask(self, **parameters: Any) -> dict[str, Any]:
         return self.reader().answer(HistoryRequest.from_parameters(parameters))
 
-    def counted(self) -> dict[PaneKey, Pane]:
+    def counted(self) -> dict[PaneKey, Counts]:
         """The panes of windows."""
         return self.state.panes(self.versions[0].id, EVERYTHING)
 
-    def stored(self) -> dict[PaneKey, Pane]:
+    def stored(self) -> dict[PaneKey, Counts]:
         """The same, counted from the stored reports."""
         return stored_counts(self.keeper.connection, self.keeper, self.versions)
 
@@ -84,16 +90,23 @@ class FiledHistory:
         self.state.close()
 
 
-def stored_counts(connection: sqlite3.Connection, keeper: Keeper, versions: Sequence[Query]) -> dict[PaneKey, Pane]:
+def stored_counts(
+    connection: sqlite3.Connection, keeper: Keeper, versions: Sequence[Query]
+) -> dict[PaneKey, Counts]:
     """The panes of all stored reports of a query."""
-    scan = Scan(keeper.folder, snapshot(connection, versions[0].id, EVERYTHING), {q.serial: q for q in versions}, EVERYTHING)
+    scan = Scan(
+        keeper.folder,
+        snapshot(connection, versions[0].id, EVERYTHING),
+        {q.serial: q for q in versions},
+        EVERYTHING,
+    )
     scan.read_to(1.0)
     return scan.panes
 
 
-def without_silence(panes: dict[PaneKey, Pane]) -> dict[PaneKey, Pane]:
+def without_silence(panes: dict[PaneKey, Counts]) -> dict[PaneKey, Counts]:
     """Panes without messages that said nothing, which leave no report."""
-    return {key: Pane(pane.counts, pane.n) for key, pane in panes.items() if pane.n}
+    return {key: Counts(pane.counts, pane.n) for key, pane in panes.items() if pane.n}
 
 
 def filed_rows(folder: Path) -> Iterator[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from deniable.queries.buckets import Column
-from deniable.queries.query import Budget, Query
+from deniable.queries.budget import Budget
+from deniable.queries.columns.column import Column
+from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 
 MILES = [*(f"[{i},{i + 1})" for i in range(10)), "[10,inf)"]
@@ -18,11 +19,14 @@ def make_query(**changes: Any) -> Query:
         "analyst": "City of Exampleton",
         "sql": "SELECT distance FROM trips",
         "columns": [Column("distance", MILES)],
-        "schedule": Schedule(origin=1_700_000_000, expires=1_800_000_000, every=600, window=3600, slide=1200),
+        "schedule": Schedule(
+            origin=1_700_000_000, expires=1_800_000_000, every=600, window=3600, slide=1200
+        ),
         "proxies": ["https://one.example", "https://two.example"],
         "mechanism": {"name": "TwoCoin", "p": 0.3, "q": 0.6},
         "sampling": 0.6,
         "budget": Budget(epsilon=20.0),
-        "instantaneous": None,  # a memoized query replays its answers, unless a test asks for a second step
+        # a memoized query replays its answers, unless a test asks for a second step
+        "instantaneous": None,
     }
     return Query(**{**given, **changes})

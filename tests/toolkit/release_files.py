@@ -7,8 +7,9 @@ Run with the code of that release, once, into tests/vectors:
     git archive 557c917 | tar -x -C OLD
     PYTHONPATH=OLD/src:OLD/tests python tests/toolkit/release_files.py tests/vectors/release-0.1.0.tar.xz
 
-The archive holds the files of a moment in the middle of the work (an aggregator's state and two logs, a proxy's folder, a
-device's store, a ring), and `expected.json`: what the release itself made of them when it went on.
+The archive holds the files of a moment in the middle of the work (an aggregator's state and two
+logs, a proxy's folder, a device's store, a ring), and `expected.json`: what the release itself made
+of them when it went on.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from deniable.aggregator.relay import order_relay
-from deniable.aggregator.tokens import add_token
-from deniable.client.store import Store
+from deniable.aggregator.operations.relay import order_relay
+from deniable.aggregator.web.tokens import add_token
+from deniable.client.storage.store import Store
 from deniable.proxy.board import Board
-from deniable.proxy.intake import Intake, Rules, Upload
+from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload
 from deniable.queries.channels import channels_of
-from deniable.queries.signing import sign
+from deniable.queries.signed.signing import sign
 from deniable.service.tokens import TokenStore
 from toolkit.crowds import KEY, RING, Crowd, minute_query
 from toolkit.devices import asked, at, make_device, signed
@@ -38,12 +39,16 @@ MOST_MESSAGES = 1 << 20
 
 
 def make_aggregator(folder: Path) -> dict[str, Any]:
-    """A state with closed, open and waiting epochs, results, tokens and relays, and two logs that hold more than it has read."""
+    """A state with closed, open and waiting epochs, results, tokens and relays, and two logs that
+    hold more than it has read."""
     folder.mkdir()
     crowd = Crowd(folder, minute_query(grace="1 h"), seed=7)
     engine = crowd.engine()
     assert crowd.state is not None
-    tokens = {role: add_token(crowd.state.connection, f"the {role}", role, crowd.now) for role in ("analyst", "reader")}
+    tokens = {
+        role: add_token(crowd.state.connection, f"the {role}", role, crowd.now)
+        for role in ("analyst", "reader")
+    }
     with crowd.state.transaction():
         order_relay(crowd.state.connection, crowd.query.id, crowd.query.serial, "publish", 2)
     for epoch in range(4):
@@ -78,10 +83,11 @@ def make_aggregator(folder: Path) -> dict[str, Any]:
 
 
 def make_proxy(folder: Path) -> dict[str, Any]:
-    """A proxy's folder with blocks in the log, shares in the spool, tokens and a query on the board."""
+    """A proxy's folder with blocks in the log, shares in the spool, tokens and a query on the
+    board."""
     query = minute_query()
     now = query.schedule.origin + EPOCH * 60 + 5
-    rules = Rules(threshold=100, grace=600)
+    rules = IntakeRules(threshold=100, grace=600)
     intake = Intake(folder, rules, lambda: now)
     intake.set_channels(channels_of([(query.header, None)]))
     tokens = TokenStore(folder / "tokens.db")
@@ -118,7 +124,10 @@ def make_client(folder: Path) -> dict[str, Any]:
         device.answer(signed(query), at(epoch))
     with Store(folder / "ann.db.client", durable=False).transaction() as book:
         spent = str(book.spent_on(query.analyst, query.id))
-        waiting = {proxy: [share.record.hex() for share in book.due_shares(proxy, 1 << 40, 100)] for proxy in query.proxies}
+        waiting = {
+            proxy: [share.record.hex() for share in book.due_shares(proxy, 1 << 40, 100)]
+            for proxy in query.proxies
+        }
     return {"query": signed(query).to_bytes().decode(), "spent": spent, "waiting": waiting}
 
 
@@ -139,7 +148,11 @@ def main(target: Path) -> None:
         (folder / "expected.json").write_text(json.dumps(expected))
         with tarfile.open(target, "w:xz", preset=9) as archive:
             for path in sorted(folder.rglob("*")):
-                if path.is_file() and not path.name.endswith(("-shm", ".lock")) and path.name != "lock":
+                if (
+                    path.is_file()
+                    and not path.name.endswith(("-shm", ".lock"))
+                    and path.name != "lock"
+                ):
                     archive.add(path, str(path.relative_to(folder)), filter=_without_owner)
 
 

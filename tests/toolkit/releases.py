@@ -1,7 +1,9 @@
-"""An aggregator whose figures show who is in them, and an adversary who subtracts everything from everything.
+"""An aggregator whose figures show who is in them, and an adversary who subtracts everything from
+everything.
 
-Every answer goes to a bucket of its own, and hardly any randomness is added, so that a published estimate names its members. The
-adversary reads published documents only: from them it forms all sets of answers that combinations of figures can isolate.
+Every answer goes to a bucket of its own, and hardly any randomness is added, so that a published
+estimate names its members. The adversary reads published documents only: from them it forms all
+sets of answers that combinations of figures can isolate.
 """
 
 from __future__ import annotations
@@ -14,21 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from deniable.aggregator.catalogue import Catalogue, publish, published
-from deniable.aggregator.closing import close_epoch, revise
-from deniable.aggregator.history.file_catalogue import make_tables
-from deniable.aggregator.history.history_answer import HistoryReader
-from deniable.aggregator.history.history_request import HistoryRequest
-from deniable.aggregator.history.history_service import epoch_counts
-from deniable.aggregator.history.history_settings import HistorySettings
-from deniable.aggregator.history.keeper import Keeper
-from deniable.aggregator.limits import EngineLimits
-from deniable.aggregator.panes import Pane, PaneKey
+from deniable.aggregator.counting.catalogue import Catalogue, publish, published
+from deniable.aggregator.counting.limits import EngineLimits
+from deniable.aggregator.counting.panes import PaneKey
+from deniable.aggregator.history.answer import HistoryReader
+from deniable.aggregator.history.file_catalogue import ensure_slice_key
+from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.request import HistoryRequest
+from deniable.aggregator.history.service import epoch_counts
+from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.state import State, Step, connect
+from deniable.aggregator.windows.closing import close_epoch, revise
+from deniable.counts import Counts
 from deniable.errors import NoReportsError
-from deniable.queries.buckets import Column
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
-from deniable.queries.signing import sign
+from deniable.queries.signed.signing import sign
 from deniable.randomness import seeded_source
 from toolkit.crowds import KEY, RING, minute_query
 
@@ -44,7 +47,8 @@ def telling_query(**changes: Any) -> Query:
 
 
 class ReleasingAggregator:
-    """The part of an aggregator that both engines share: panes and reports in, windows and history out."""
+    """The part of an aggregator that both engines share: panes and reports in, windows and history
+    out."""
 
     def __init__(self, folder: Path, queries: Sequence[Query], early: int) -> None:
         self.folder, self.proxies = folder, queries[0].proxies
@@ -53,18 +57,22 @@ class ReleasingAggregator:
         self.settings = HistorySettings(str(folder / "history"))
         self.source = seeded_source(5)
         self.cohorts: dict[str, list[int]] = {query.id: [] for query in queries}
-        """For each answer to a query, by its bucket, the minimum cohort of the version that was answered."""
+        """For each answer to a query, by its bucket, the minimum cohort of the version that was
+        answered."""
         self._open()
         with self.state.transaction():
-            make_tables(self.state.connection)
-            self.state.connection.execute("UPDATE meta SET value = ? WHERE name = 'history_slices'", ("00" * 32,))
+            ensure_slice_key(self.state.connection)
+            self.state.connection.execute(
+                "UPDATE meta SET value = ? WHERE name = 'history_slices'", ("00" * 32,)
+            )
         for query in queries:
             self.publish(query)
         self.keeper = Keeper(connect(folder / "state.db"), self.settings, lambda: self.now)
 
     def _open(self) -> None:
         self.state = State(self.folder / "state.db", self.proxies)
-        self.state.connection.execute("PRAGMA synchronous = OFF")  # no power is cut here, and there are many small steps
+        # no power is cut here, and there are many small steps
+        self.state.connection.execute("PRAGMA synchronous = OFF")
 
     def restart(self) -> None:
         self.state.close()
@@ -98,7 +106,9 @@ class ReleasingAggregator:
         drawn = query.mechanism.draw(values.astype(np.intp), self.source)
         key = PaneKey(query.id, query.serial, epoch, stratum)
         reports = np.ascontiguousarray(drawn).reshape(len(values), -1).view(np.uint8)
-        step = Step(panes={key: Pane(query.mechanism.count(drawn), values.size)}, reports=[(key, reports)])
+        step = Step(
+            panes={key: Counts(query.mechanism.count(drawn), values.size)}, reports=[(key, reports)]
+        )
         with self.state.transaction():
             self.state.apply(step)
 
@@ -111,10 +121,12 @@ class ReleasingAggregator:
             with self.state.transaction():
                 close_epoch(self.state, self.channel, epoch, [], 0, self.now, self.limits)
 
-    # --- what is published ----------------------------------------------------------------------------------------------
+    # --- what is published
 
     def windows(self, query: Query) -> list[dict[str, Any]]:
-        rows = self.state.connection.execute("SELECT document FROM results WHERE query = ? ORDER BY seq", (query.id,))
+        rows = self.state.connection.execute(
+            "SELECT document FROM results WHERE query = ? ORDER BY seq", (query.id,)
+        )
         return [json.loads(document) for (document,) in rows]
 
     def panes(self, query: Query, start: int, end: int) -> dict[str, Any]:
@@ -123,7 +135,9 @@ class ReleasingAggregator:
     def ask(self, query: Query, **parameters: Any) -> dict[str, Any] | None:
         """An answer of the history; None if there is none."""
         versions = [entry.query for entry in published(self.state.connection, query.id)]
-        reader = HistoryReader(self.keeper.folder, lambda: sqlite3.connect(self.folder / "state.db"), versions)
+        reader = HistoryReader(
+            self.keeper.folder, lambda: sqlite3.connect(self.folder / "state.db"), versions
+        )
         try:
             return reader.answer(HistoryRequest.from_parameters(parameters))
         except NoReportsError:
@@ -131,7 +145,8 @@ class ReleasingAggregator:
 
 
 class Adversary:
-    """Collects figures about one query, and isolates the smallest sets of answers that they tell apart."""
+    """Collects figures about one query, and isolates the smallest sets of answers that they tell
+    apart."""
 
     def __init__(self) -> None:
         self.figures: set[frozenset[int]] = set()
@@ -141,7 +156,8 @@ class Adversary:
         self.figures |= set(_figures(document))
 
     def isolated(self) -> list[set[int]]:
-        """The atoms of all figures: answers that are in the same figures cannot be told apart, and all others can."""
+        """The atoms of all figures: answers that are in the same figures cannot be told apart, and
+        all others can."""
         within = np.zeros((N_LABELS, len(self.figures)), dtype=bool)
         for column, figure in enumerate(self.figures):
             within[list(figure), column] = True
@@ -152,7 +168,9 @@ class Adversary:
 
     def exposed(self, cohorts: Sequence[int]) -> list[set[int]]:
         """The isolated sets that are smaller than the minimum cohort of their answers."""
-        return [atom for atom in self.isolated() if len(atom) < max(cohorts[member] for member in atom)]
+        return [
+            atom for atom in self.isolated() if len(atom) < max(cohorts[member] for member in atom)
+        ]
 
 
 def _figures(document: Any) -> Iterator[frozenset[int]]:
@@ -162,7 +180,11 @@ def _figures(document: Any) -> Iterator[frozenset[int]]:
             yield from _figures(part)
     if isinstance(document, dict):
         for name, value in document.items():
-            if name in ("estimate", "counts") and isinstance(value, list) and len(value) == N_LABELS:
+            if (
+                name in ("estimate", "counts")
+                and isinstance(value, list)
+                and len(value) == N_LABELS
+            ):
                 yield frozenset(np.flatnonzero(np.array(value) > _PRESENT).tolist())
             else:
                 yield from _figures(value)

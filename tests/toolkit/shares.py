@@ -1,4 +1,5 @@
-"""Shares for tests of what lies behind a device: real queries, real splitting, and bodies as devices send them."""
+"""Shares for tests of what lies behind a device: real queries, real splitting, and bodies as
+devices send them."""
 
 from __future__ import annotations
 
@@ -28,4 +29,7 @@ def records_of(query: Query, epoch: int, columns: Words) -> list[bytes]:
     """The rows as records, one a share."""
     rows = np.ascontiguousarray(columns.T)
     size_class = query.size_class or 0
-    return [Share(query.channel_tag, epoch, size_class, row[:2].tobytes(), row[2:].tobytes()).to_bytes() for row in rows]
+    return [
+        Share(query.channel_tag, epoch, size_class, row[:2].tobytes(), row[2:].tobytes()).to_bytes()
+        for row in rows
+    ]

@@ -1,4 +1,5 @@
-"""Simulated tables: contingency tensors of reports drawn straight from the exact channel, thousands of them in a moment."""
+"""Simulated tables: contingency tensors of reports drawn straight from the exact channel, thousands
+of them in a moment."""
 
 from __future__ import annotations
 
@@ -9,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import Estimate, Mechanism, Table
-from deniable.estimation.cell_errors import CountedSpread
+from deniable.estimation.tables.counted_cells import CountedSpread
 from deniable.matrices import left_inverse
 
 Floats = NDArray[np.float64]
 
 
 class Outcomes:
-    """A mechanism as a matrix of outcomes by labels, with what each outcome contributes to the labels.
+    """A mechanism as a matrix of outcomes by labels, with what each outcome contributes to the
+    labels.
 
-    A unary mechanism of k labels has 2**k outcomes: the same estimator as from its bits (tests/unit/test_tables.py holds that).
+    A unary mechanism of k labels has 2**k outcomes: the same estimator as from its bits
+    (tests/unit/estimation/tables/test_tables.py holds that).
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -38,7 +41,8 @@ class Outcomes:
 
 
 def along(tensor: Floats, matrices: Sequence[Floats]) -> Floats:
-    """The tensor with each axis multiplied by its matrix, by way of the Kronecker product that the library avoids."""
+    """The tensor with each axis multiplied by its matrix, by way of the Kronecker product that the
+    library avoids."""
     whole: Any = np.ones((1, 1))
     for matrix in matrices:
         whole = np.kron(whole, matrix)
@@ -70,7 +74,8 @@ class Crowds:
 
 
 def assert_stated_errors_hold(values: Any, stated: Any, within: float = 0.05) -> None:
-    """The mean stated standard error is that of the simulated values, up to `within`, for each column."""
+    """The mean stated standard error is that of the simulated values, up to `within`, for each
+    column."""
     ratio = np.mean(stated, axis=0) / np.std(values, axis=0, ddof=1)
     np.testing.assert_array_less(np.abs(ratio - 1), within)
 

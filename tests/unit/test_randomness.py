@@ -14,27 +14,39 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deniable import DirectEncoding, ScriptedSource, every_path, randomness, seeded_source, system_source
+from deniable import (
+    DirectEncoding,
+    ScriptedSource,
+    every_path,
+    randomness,
+    seeded_source,
+    system_source,
+)
 from deniable.errors import ParameterError, RandomnessError
 from deniable.randomness import ONE, Categorical, add_ones, lemire, search_rows
 
 
 @pytest.mark.parametrize("sixteenths", range(1, 16))
 def test_a_coin_of_four_digits_comes_up_exactly_as_often_as_it_says(sixteenths: int) -> None:
-    # ReplayedSource i of the four words spells the digits of i % 16: one pass walks every path, four times over.
+    # ReplayedSource i of the four words spells the digits of i % 16: one pass walks every path,
+    # four times over.
     lanes = np.arange(64) % 16
-    words = [sum(1 << lane for lane in range(64) if lanes[lane] >> (3 - digit) & 1) for digit in range(4)]
+    words = [
+        sum(1 << lane for lane in range(64) if lanes[lane] >> (3 - digit) & 1) for digit in range(4)
+    ]
     source = ScriptedSource(b"".join(word.to_bytes(8, "little") for word in words) + bytes(64 * 8))
     drawn = source.bit_rows(sixteenths * (ONE // 16), 1, 64)
     assert np.bitwise_count(drawn).sum() == 4 * sixteenths
 
 
 HEAD = 11
-"""Digits that are drawn for all lanes together; a lane that agrees in them has 64 more to itself."""
+"""Digits that are drawn for all lanes together; a lane that agrees in them has 64 more to
+itself."""
 
 
 def test_a_coin_is_decided_by_its_last_digit() -> None:
-    # The smallest coin there is comes up only if the uniform number agrees with it in 63 digits and lies below in the last.
+    # The smallest coin there is comes up only if the uniform number agrees with it in 63 digits and
+    # lies below in the last.
     agree = (ONE - 1).to_bytes(8, "little") * HEAD
     edge = 1 << HEAD  # what is left of the numerator 1 after the head
     assert ScriptedSource(agree + (edge - 1).to_bytes(8, "little") * 64).bit_rows(1, 1, 64).all()
@@ -45,12 +57,18 @@ def test_a_coin_is_decided_by_its_last_digit() -> None:
         assert ScriptedSource(bytes(script)).bit_rows(1, 1, 64).tolist() == [[254] + [255] * 7]
 
 
-@pytest.mark.parametrize("numerator", [1, 3 << 40, ONE // 3, ONE // 2 + 1, ONE - 1, 0x5555_5555_5555_5555])
+@pytest.mark.parametrize(
+    "numerator", [1, 3 << 40, ONE // 3, ONE // 2 + 1, ONE - 1, 0x5555_5555_5555_5555]
+)
 def test_every_lane_is_what_comparing_its_number_gives(numerator: int) -> None:
-    # Most lanes agree with the numerator in the head, and what follows lies around the rest of the numerator.
+    # Most lanes agree with the numerator in the head, and what follows lies around the rest of the
+    # numerator.
     random = np.random.default_rng(numerator % 1000)
     top, rest = numerator >> (64 - HEAD), (numerator << HEAD) % ONE
-    heads = [[top ^ (random.integers(8) == 0) << int(random.integers(HEAD)) for _ in range(64)] for _ in range(2)]
+    heads = [
+        [top ^ (random.integers(8) == 0) << int(random.integers(HEAD)) for _ in range(64)]
+        for _ in range(2)
+    ]
     tails = [max(0, min(ONE - 1, rest + int(random.integers(-2, 3)))) for _ in range(128)]
     # A random 1 stands for a digit 0 of the uniform number.
     digits = [
@@ -62,10 +80,15 @@ def test_every_lane_is_what_comparing_its_number_gives(numerator: int) -> None:
     drawn = source.bit_rows(numerator, 2, 64).view("<u8")[:, 0].tolist()
 
     # Word after word, and lane after lane: each that is undecided takes the next of the tails.
-    undecided = [(i, lane) for i, word in enumerate(heads) for lane, head in enumerate(word) if head == top]
+    undecided = [
+        (i, lane) for i, word in enumerate(heads) for lane, head in enumerate(word) if head == top
+    ]
     own = dict(zip(undecided, tails, strict=False))
     expected = [
-        sum((int(head) << 64 | own.get((i, lane), 0)) < numerator << HEAD and 1 << lane for lane, head in enumerate(word))
+        sum(
+            (int(head) << 64 | own.get((i, lane), 0)) < numerator << HEAD and 1 << lane
+            for lane, head in enumerate(word)
+        )
         for i, word in enumerate(heads)
     ]
     assert drawn == expected
@@ -74,7 +97,9 @@ def test_every_lane_is_what_comparing_its_number_gives(numerator: int) -> None:
 
 
 @pytest.mark.parametrize("digits", ["1", "01", "10011", "01011101", "11111111", "00000001"])
-def test_chunk_after_chunk_is_drawn_into_its_own_place(digits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunk_after_chunk_is_drawn_into_its_own_place(
+    digits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(randomness, "_CHUNK_WORDS", 3)
     monkeypatch.setattr(randomness, "_per_thread", randomness._PerThread())
     numerator = int(digits, 2) << (64 - len(digits))
@@ -130,24 +155,35 @@ def test_an_impossible_bound_is_refused(bound: int) -> None:
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 7, 8, 20])
 def test_a_cell_begins_exactly_at_its_threshold(cells: int) -> None:
-    edges = np.sort(np.random.default_rng(cells).choice(10_000, size=(2, cells - 1), replace=False), axis=1).astype(np.uint64)
+    edges = np.sort(
+        np.random.default_rng(cells).choice(10_000, size=(2, cells - 1), replace=False), axis=1
+    ).astype(np.uint64)
     edges += np.uint64(1)
-    words = np.concatenate([edges[1], edges[1] - np.uint64(1), [np.uint64(0), np.uint64(ONE - 1)]]).astype(np.uint64)
+    words = np.concatenate(
+        [edges[1], edges[1] - np.uint64(1), [np.uint64(0), np.uint64(ONE - 1)]]
+    ).astype(np.uint64)
     expected = np.searchsorted(edges[1], words, side="right")
-    assert search_rows(edges, np.ones(words.size, dtype=np.intp), words).tolist() == expected.tolist()
+    assert (
+        search_rows(edges, np.ones(words.size, dtype=np.intp), words).tolist() == expected.tolist()
+    )
 
 
 def test_one_more_is_added_in_every_free_place_and_nowhere_else() -> None:
-    # Every set of 9 bits against every place: the free places, and they alone, make a new set, each its own.
+    # Every set of 9 bits against every place: the free places, and they alone, make a new set, each
+    # its own.
     sets, places = map(np.ravel, np.meshgrid(np.arange(512), np.arange(9), indexing="ij"))
-    rows = np.unpackbits(sets.astype("<u2").view(np.uint8).reshape(-1, 2), axis=1, bitorder="little")
+    rows = np.unpackbits(
+        sets.astype("<u2").view(np.uint8).reshape(-1, 2), axis=1, bitorder="little"
+    )
     packed = np.packbits(rows, axis=1, bitorder="little")
     free = add_ones(packed, np.arange(len(packed)), places)
     assert (free == (sets >> places & 1 == 0)).all()
     assert (packed.view("<u2")[:, 0] == sets | 1 << places).all()
 
 
-@pytest.mark.parametrize(("width", "size"), [(4, 1), (7, 3), (9, 4), (9, 7), (10, 9), (1, 0), (6, 6)])
+@pytest.mark.parametrize(
+    ("width", "size"), [(4, 1), (7, 3), (9, 4), (9, 7), (10, 9), (1, 0), (6, 6)]
+)
 def test_subsets_are_equally_likely(width: int, size: int) -> None:
     n = 100_000
     seen = Counter(row.tobytes() for row in seeded_source(width).subsets(n, width, size))
@@ -159,12 +195,16 @@ def test_subsets_are_equally_likely(width: int, size: int) -> None:
 
 def test_places_of_wide_subsets_are_equally_likely_alone_and_in_pairs() -> None:
     n, width, size = 40_000, 300, 80
-    bits = np.unpackbits(seeded_source(5).subsets(n, width, size), axis=1, count=width, bitorder="little").astype(np.float64)
+    bits = np.unpackbits(
+        seeded_source(5).subsets(n, width, size), axis=1, count=width, bitorder="little"
+    ).astype(np.float64)
     assert (bits.sum(axis=1) == size).all()
     together = bits.T @ bits
     single, pair = size / width, size * (size - 1) / (width * (width - 1))
     z = stats.norm.isf(1e-9 / width**2)
-    assert (np.abs(np.diagonal(together) - n * single) < z * np.sqrt(n * single * (1 - single))).all()
+    assert (
+        np.abs(np.diagonal(together) - n * single) < z * np.sqrt(n * single * (1 - single))
+    ).all()
     off = together[~np.eye(width, dtype=bool)]
     assert (np.abs(off - n * pair) < z * np.sqrt(n * pair * (1 - pair))).all()
 
@@ -183,8 +223,11 @@ def test_a_law_gives_each_outcome_exactly_its_weight() -> None:
     owned = np.bincount(law.lookup[: law.owned], minlength=len(WEIGHTS))
     ends = [*law.remainders.tolist(), (65_536 - law.owned) << 48]
     remainders = np.diff(np.array([0, *ends], dtype=object))
-    assert [(int(whole) << 48) + rest for whole, rest in zip(owned, remainders, strict=True)] == WEIGHTS
-    # And the draws read the table so: at the edges of what is left over, the outcome changes exactly there.
+    assert [
+        (int(whole) << 48) + rest for whole, rest in zip(owned, remainders, strict=True)
+    ] == WEIGHTS
+    # And the draws read the table so: at the edges of what is left over, the outcome changes
+    # exactly there.
     for outcome, (start, end) in enumerate(pairwise([0, *ends])):
         for place in {start, end - 1} if end > start else ():
             prefix, rest = law.owned + (place >> 48), place & ((1 << 48) - 1)
@@ -194,18 +237,24 @@ def test_a_law_gives_each_outcome_exactly_its_weight() -> None:
 
 def test_a_decided_prefix_draws_two_bytes_and_no_more() -> None:
     law = Categorical([ONE // 2, ONE // 4, ONE // 4])
-    source = ScriptedSource(np.array([0, 32_767, 32_768, 49_151, 49_152, 65_535], dtype="<u2").tobytes())
+    source = ScriptedSource(
+        np.array([0, 32_767, 32_768, 49_151, 49_152, 65_535], dtype="<u2").tobytes()
+    )
     assert source.outcomes(law, 6).tolist() == [0, 0, 1, 1, 2, 2]
     assert source.remaining == 0
 
 
 def test_every_path_walks_a_law() -> None:
-    paths = {int(outcome[0]): probability for probability, outcome in every_path(lambda s: s.outcomes(Categorical(WEIGHTS), 1))}
+    paths = {
+        int(outcome[0]): probability
+        for probability, outcome in every_path(lambda s: s.outcomes(Categorical(WEIGHTS), 1))
+    }
     assert paths == {i: Fraction(weight, ONE) for i, weight in enumerate(WEIGHTS) if weight}
 
 
 def test_bulk_outcomes_follow_the_law() -> None:
-    # Chi-square over more than one chunk, false alarms 1e-9; most of the weight lies in the remainders of many small outcomes.
+    # Chi-square over more than one chunk, false alarms 1e-9; most of the weight lies in the
+    # remainders of many small outcomes.
     weights = [ONE // 4001] * 4000
     law = Categorical([*weights, ONE - sum(weights)])
     drawn = np.bincount(seeded_source(4).outcomes(law, 400_000), minlength=4001)
@@ -295,10 +344,17 @@ def test_threads_never_get_the_same_words() -> None:
 
 
 def test_a_numpy_integer_seeds_as_the_same_integer_does() -> None:
-    assert seeded_source(np.int64(7)).below(1000, 5).tolist() == seeded_source(7).below(1000, 5).tolist()
+    assert (
+        seeded_source(np.int64(7)).below(1000, 5).tolist()
+        == seeded_source(7).below(1000, 5).tolist()
+    )
 
 
-@pytest.mark.parametrize(("source", "kind"), [(1, "int"), (np.random.default_rng(1), "Generator")], ids=str)
+@pytest.mark.parametrize(
+    ("source", "kind"), [(1, "int"), (np.random.default_rng(1), "Generator")], ids=str
+)
 def test_a_seed_or_a_generator_in_place_of_a_source_is_refused(source: Any, kind: str) -> None:
-    with pytest.raises(ParameterError, match=f"source = '{kind}' must be a Source, such as seeded_source"):
+    with pytest.raises(
+        ParameterError, match=f"source = '{kind}' must be a Source, such as seeded_source"
+    ):
         DirectEncoding(3, 1.0).privatize([0, 1, 2], source)

@@ -1,7 +1,8 @@
-"""Ad-hoc SQL over what an analyst may see: counts of epochs and estimates, as views of DuckDB, and files made of them.
+"""Ad-hoc SQL over what an analyst may see: counts of epochs and estimates, as views of DuckDB, and
+files made of them.
 
-Nothing here is closer to a person than randomized reports are: `panes` are counts of reports of whole epochs, none of fewer
-answers than the query's minimum cohort.
+Nothing here is closer to a person than randomized reports are: `panes` are counts of reports of
+whole epochs, none of fewer answers than the query's minimum cohort.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from deniable.aggregator.windows import Window
+from deniable.aggregator.windows.window import Window
 from deniable.analyst.past_answer import PastAnswer
 from deniable.display import FORMULA, NUMBER, spreadsheet_cell
 from deniable.errors import MissingExtraError, ParameterError, SurveyError
@@ -19,19 +20,28 @@ __all__ = ["FORMATS", "VIEWS", "open_views", "run_sql", "write_table"]
 
 FORMATS = (".csv", ".parquet", ".arrow", ".json")
 VIEWS = {
-    "panes": "query VARCHAR, version BIGINT, start_time TIMESTAMP, end_time TIMESTAMP, stratum VARCHAR, cell INTEGER, "
-    "label VARCHAR, ones BIGINT, n BIGINT",
-    "estimates": "query VARCHAR, source VARCHAR, start_time TIMESTAMP, end_time TIMESTAMP, part VARCHAR, label VARCHAR, "
-    "estimate DOUBLE, stderr DOUBLE, low DOUBLE, high DOUBLE, n BIGINT",
+    "panes": (
+        "query VARCHAR, version BIGINT, start_time TIMESTAMP, end_time TIMESTAMP, stratum VARCHAR,"
+        " cell INTEGER, label VARCHAR, ones BIGINT, n BIGINT"
+    ),
+    "estimates": (
+        "query VARCHAR, source VARCHAR, start_time TIMESTAMP, end_time TIMESTAMP, part VARCHAR,"
+        " label VARCHAR, estimate DOUBLE, stderr DOUBLE, low DOUBLE, high DOUBLE, n BIGINT"
+    ),
 }
-"""`panes`: of each epoch, stratum and cell of the mechanism how many reports count there, out of n; `label` where a cell is a
-bucket. `estimates`: those of windows, and those of an answer from the history."""
+"""`panes`: of each epoch, stratum and cell of the mechanism how many reports count there, out of n;
+`label` where a cell is a bucket. `estimates`: those of windows, and those of an answer from the
+history."""
 
 
 def open_views(
-    counts: Mapping[str, Any], labels: list[str], windows: Iterable[Window] = (), answer: PastAnswer | None = None
+    counts: Mapping[str, Any],
+    labels: list[str],
+    windows: Iterable[Window] = (),
+    answer: PastAnswer | None = None,
 ) -> Any:
-    """A DuckDB connection, in memory, with the views `panes` and `estimates`. It reads and writes no files."""
+    """A DuckDB connection, in memory, with the views `panes` and `estimates`. It reads and writes
+    no files."""
     try:
         import duckdb  # noqa: PLC0415 - an extra
     except ImportError:
@@ -65,7 +75,9 @@ def _window_rows(windows: Iterable[Window]) -> Iterable[tuple[Any, ...]]:
         if estimate is None:
             continue
         limits = estimate.interval()
-        for label, value, stderr, (low, high) in zip(estimate.labels, estimate.proportions, estimate.stderr, limits, strict=True):
+        for label, value, stderr, (low, high) in zip(
+            estimate.labels, estimate.proportions, estimate.stderr, limits, strict=True
+        ):
             place = (window.query, "window", window.start, window.end, "all", str(label))
             yield (*place, float(value), float(stderr), float(low), float(high), window.n)
 
@@ -83,12 +95,15 @@ def run_sql(connection: Any, sql: str) -> Any:
     try:
         return connection.sql(sql).to_arrow_table()
     except (duckdb.Error, AttributeError) as error:
-        reason = "it is not a query" if isinstance(error, AttributeError) else str(error).splitlines()[0]
+        reason = (
+            "it is not a query" if isinstance(error, AttributeError) else str(error).splitlines()[0]
+        )
         raise ParameterError("--sql", sql[:80], f"cannot be run: {reason}") from None
 
 
 def _without_formulas(table: Any) -> Any:
-    """The table with texts that no spreadsheet runs (:func:`~deniable.display.spreadsheet_cell`)."""
+    """The table with texts that no spreadsheet runs
+    (:func:`~deniable.display.spreadsheet_cell`)."""
     import pyarrow as pa  # noqa: PLC0415 - an extra
     from pyarrow import compute  # noqa: PLC0415
 
@@ -97,7 +112,9 @@ def _without_formulas(table: Any) -> Any:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             starts = compute.match_substring_regex(column, f"^{FORMULA}")
             unsafe = compute.and_not(starts, compute.match_substring_regex(column, f"^({NUMBER})$"))
-            column = compute.if_else(unsafe, compute.binary_join_element_wise("'", column, ""), column)  # noqa: PLW2901
+            column = compute.if_else(  # noqa: PLW2901
+                unsafe, compute.binary_join_element_wise("'", column, ""), column
+            )
         columns.append(column)
     return pa.table(columns, names=[spreadsheet_cell(name) for name in table.column_names])
 
@@ -106,7 +123,7 @@ def write_table(table: Any, path: Path) -> None:
     """Write a PyArrow table to a file whose ending names the format."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
-        raise ParameterError("--export", str(path), f"must end in one of {', '.join(FORMATS)}")
+        raise ParameterError("--output", str(path), f"must end in one of {', '.join(FORMATS)}")
     try:
         if kind == ".csv":
             from pyarrow import csv  # noqa: PLC0415 - an extra
@@ -123,6 +140,9 @@ def write_table(table: Any, path: Path) -> None:
         else:
             import json  # noqa: PLC0415
 
-            path.write_text(json.dumps(table.to_pylist(), default=str, ensure_ascii=False) + "\n", encoding="utf-8")
+            path.write_text(
+                json.dumps(table.to_pylist(), default=str, ensure_ascii=False) + "\n",
+                encoding="utf-8",
+            )
     except OSError as error:
         raise SurveyError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,4 +1,5 @@
-"""What the history answered, on the analyst's side: estimates, parts, differences and trends, as objects and as tables."""
+"""What the history answered, on the analyst's side: estimates, parts, differences and trends, as
+objects and as tables."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deniable.aggregator.estimate_documents import read_estimate
+from deniable.aggregator.windows.estimate_documents import read_estimate
 from deniable.display import pandas
 from deniable.errors import MissingExtraError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import p_text
 from deniable.queries.times import iso_time
 
-__all__ = ["COLUMNS", "PastAnswer"]
+__all__ = ["COLUMNS", "PastAnswer", "closing_lines"]
 
 COLUMNS = ("part", "label", "estimate", "stderr", "low", "high", "n")
 DIFFERENCES = ("part", "label", "difference", "stderr", "low", "high", "p")
@@ -36,8 +37,12 @@ class PastAnswer:
 
     @cached_property
     def parts(self) -> dict[str, Estimate | None]:
-        """The estimates of its parts by their names; None for one that is withheld because it rests on too few answers."""
-        return {part["name"]: read_estimate(part, self.period) if "estimate" in part else None for part in self.document["parts"]}
+        """The estimates of its parts by their names; None for one that is withheld because it rests
+        on too few answers."""
+        return {
+            part["name"]: read_estimate(part, self.period) if "estimate" in part else None
+            for part in self.document["parts"]
+        }
 
     @property
     def period(self) -> tuple[int, int]:
@@ -76,20 +81,32 @@ class PastAnswer:
         return dict(self.document)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row per part and label, as `COLUMNS` names them; the whole period's part is called `all`."""
-        for name, source in [(_ALL, self.document), *((part["name"], part) for part in self.document["parts"])]:
+        """One row per part and label, as `COLUMNS` names them; the whole period's part is called
+        `all`."""
+        for name, source in [
+            (_ALL, self.document),
+            *((part["name"], part) for part in self.document["parts"]),
+        ]:
             if "estimate" in source:
-                columns = (source[column] for column in ("labels", "estimate", "stderr", "low", "high"))
+                columns = (
+                    source[column] for column in ("labels", "estimate", "stderr", "low", "high")
+                )
                 for label, *figures in zip(*columns, strict=True):
                     yield (name, _label(label), *figures, source["n"])
 
     def difference_rows(self) -> Iterator[tuple[Any, ...]]:
-        """One row per part and label of the difference between two periods, as `DIFFERENCES` names them."""
+        """One row per part and label of the difference between two periods, as `DIFFERENCES` names
+        them."""
         against = self.document["against"]
         if against is None:
             return
-        for name, found in [(_ALL, against["difference"]), *((part["name"], part) for part in against["parts"])]:
-            columns = (found[column] for column in ("labels", "difference", "stderr", "low", "high", "p"))
+        for name, found in [
+            (_ALL, against["difference"]),
+            *((part["name"], part) for part in against["parts"]),
+        ]:
+            columns = (
+                found[column] for column in ("labels", "difference", "stderr", "low", "high", "p")
+            )
             for label, *figures in zip(*columns, strict=True):
                 yield (name, _label(label), *figures)
 
@@ -117,10 +134,13 @@ class PastAnswer:
         return pl.from_arrow(self.to_arrow())
 
     def __str__(self) -> str:
-        return "\n".join([*_table(self), "", *_closing(self)])
+        return "\n".join([*_table(self), "", *closing_lines(self)])
 
     def __repr__(self) -> str:
-        return f"<answer from the history of {self.document['query']!r}: {self.scanned:,} of {self.n_reports:,} reports>"
+        return (
+            f"<answer from the history of {self.document['query']!r}: {self.scanned:,} of"
+            f" {self.n_reports:,} reports>"
+        )
 
 
 def _label(label: Any) -> str:
@@ -137,8 +157,15 @@ def _table(answer: PastAnswer) -> list[str]:
     lines = []
     for part, label, estimate, _, low, high, _ in rows:
         start = f"{part:<{name_width}}  " if parted else ""
-        lines.append(f"{start}{label:<{label_width}}  {100 * estimate:7.2f} %   {_percent(low)} to {_percent(high)}")
-    lines += [f"{part['name']}  withheld: too few answers" for part in answer.document["parts"] if "estimate" not in part]
+        lines.append(
+            f"{start}{label:<{label_width}}  {100 * estimate:7.2f} %   {_percent(low)} to"
+            f" {_percent(high)}"
+        )
+    lines += [
+        f"{part['name']}  withheld: too few answers"
+        for part in answer.document["parts"]
+        if "estimate" not in part
+    ]
     changes = list(answer.difference_rows())
     if changes:
         against = answer.document["against"]
@@ -149,7 +176,8 @@ def _table(answer: PastAnswer) -> list[str]:
                 continue
             start = f"{part:<{name_width}}  " if changed else ""
             lines.append(
-                f"{start}{label:<{label_width}}  {100 * difference:+7.2f} %   {_percent(low)} to {_percent(high)}   {p_text(p)}"
+                f"{start}{label:<{label_width}}  {100 * difference:+7.2f} %   {_percent(low)} to"
+                f" {_percent(high)}   {p_text(p)}"
             )
         overall = against["difference"]["overall"]
         lines.append(f"all labels together: {p_text(overall['p'])}")
@@ -158,7 +186,8 @@ def _table(answer: PastAnswer) -> list[str]:
         columns = (answer.trend[name] for name in ("labels", "slope_per_day", "low", "high", "p"))
         for label, slope, low, high, p in zip(*columns, strict=True):
             lines.append(
-                f"{_label(label):<{label_width}}  {100 * slope:+8.3f} %   {_percent(low, 3)} to {_percent(high, 3)}   {p_text(p)}"
+                f"{_label(label):<{label_width}}  {100 * slope:+8.3f} %   {_percent(low, 3)} to"
+                f" {_percent(high, 3)}   {p_text(p)}"
             )
     return lines
 
@@ -167,15 +196,25 @@ def _percent(limit: float | None, digits: int = 2) -> str:
     return "?" if limit is None or not math.isfinite(limit) else f"{100 * limit:.{digits}f}"
 
 
-def _closing(answer: PastAnswer) -> list[str]:
+def closing_lines(answer: PastAnswer) -> list[str]:
+    """What an answer rests on: period, reports, intervals, and what was spent."""
     document = answer.document
     start, end = answer.period
-    share = "all read" if answer.fraction == 1.0 else f"of which {answer.scanned:,} ({100 * answer.fraction:.3g} %) were read"
+    share = (
+        "all read"
+        if answer.fraction == 1.0
+        else f"of which {answer.scanned:,} ({100 * answer.fraction:.3g} %) were read"
+    )
     read = (
-        f"{answer.n_reports:,} reports, {share}" if document["source"] == "reports" else f"counts of {answer.n_reports:,} reports"
+        f"{answer.n_reports:,} reports, {share}"
+        if document["source"] == "reports"
+        else f"counts of {answer.n_reports:,} reports"
     )
     together = " all together" if document["simultaneous"] else ""
-    intervals = f"{100 * document['confidence']:g} % intervals{together}, which cover the sampling of people"
+    intervals = (
+        f"{100 * document['confidence']:g} % intervals{together}, which cover the sampling of"
+        " people"
+    )
     intervals += " and of reports, and the coins" if answer.fraction < 1.0 else " and the coins"
     return [
         f"{document['query']}, {iso_time(start)} to {iso_time(end)}: {read}; {intervals}.",

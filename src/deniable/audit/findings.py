@@ -29,7 +29,8 @@ class ExactCheck(Result):
 
 @dataclass(frozen=True, eq=False)
 class Audit(Result):
-    """The verdicts of all games about one subject. Printed: what was claimed, what was shown, and what an audit cannot see."""
+    """The verdicts of all games about one subject. Printed: what was claimed, what was shown, and
+    what an audit cannot see."""
 
     subject: str
     exact: float
@@ -44,7 +45,9 @@ class Audit(Result):
     @property
     def holds(self) -> bool:
         """Whether no game refuted its claim and nothing differed that must be the same."""
-        return all(each.holds for each in self.verdicts) and all(each.holds for each in self.comparisons)
+        return all(each.holds for each in self.verdicts) and all(
+            each.holds for each in self.comparisons
+        )
 
     @property
     def n(self) -> int:
@@ -60,13 +63,25 @@ class Audit(Result):
     def _display(self, confidence: float = 0.95) -> Display:
         columns = ("game", "claimed", "shown at least", "holds", "reports")
         rows = [(v.game, v.claim, v.shown, v.holds, v.n) for v in self.verdicts]
-        bars = [Bar(f"{game}: shown", shown, shown, claim) for game, claim, shown, _, _ in rows if math.isfinite(claim)]
-        return Display(columns, rows, tuple(str(self).splitlines()), bars, "epsilon: from what was shown to what is claimed")
+        bars = [
+            Bar(f"{game}: shown", shown, shown, claim)
+            for game, claim, shown, _, _ in rows
+            if math.isfinite(claim)
+        ]
+        return Display(
+            columns,
+            rows,
+            tuple(str(self).splitlines()),
+            bars,
+            "epsilon: from what was shown to what is claimed",
+        )
 
     def __str__(self) -> str:
         claims = self.comparisons or any(math.isfinite(verdict.claim) for verdict in self.verdicts)
         word = "FAILS" if not self.holds else "holds" if claims else "claims no epsilon"
-        lines = [f"{self.subject}: {word} ({self.n:,} reports, confidence {100 * self.confidence:g} %)"]
+        lines = [
+            f"{self.subject}: {word} ({self.n:,} reports, confidence {100 * self.confidence:g} %)"
+        ]
         for verdict in self.verdicts:
             lines += _spoken(verdict)
         lines += map(str, self.comparisons)
@@ -78,7 +93,11 @@ class Audit(Result):
     def _blind(self) -> list[str]:
         """What an audit from outside cannot see."""
         first = self.verdicts[0]
-        power = "" if first.visible is None else f" A leak in one of {1 / first.visible:,.0f} reports would have been seen."
+        power = (
+            ""
+            if first.visible is None
+            else f" A leak in one of {1 / first.visible:,.0f} reports would have been seen."
+        )
         exact = "infinite" if math.isinf(self.exact) else f"{self.exact:.4f}"
         return [
             f"  Events rarer than about {first.invisible:.1g} cannot be seen from outside.{power}"
@@ -91,7 +110,11 @@ def _spoken(verdict: Verdict) -> list[str]:
         claimed = "no epsilon is claimed"
     else:
         claimed = f"epsilon {verdict.claim:.4f} claimed" if verdict.claim else "nothing may show"
-    part = f" ({100 * verdict.tightness:.0f} % of the claim)" if math.isfinite(verdict.tightness) else ""
+    part = (
+        f" ({100 * verdict.tightness:.0f} % of the claim)"
+        if math.isfinite(verdict.tightness)
+        else ""
+    )
     excess = "" if verdict.holds else ", MORE THAN CLAIMED"
     p, q = verdict.probabilities
     found = f"  {verdict.game}: {claimed}, at least {verdict.shown:.4f} shown{part}{excess}"
@@ -99,6 +122,8 @@ def _spoken(verdict: Verdict) -> list[str]:
         return [found]  # an uninformative event is not worth printing
     return [
         found,
-        f"    {verdict.inputs[0]} against {verdict.inputs[1]} by {verdict.view}:"
-        f" an event of probability {p:.3g} and {q:.3g}; {verdict.stopped}",
+        (
+            f"    {verdict.inputs[0]} against {verdict.inputs[1]} by {verdict.view}:"
+            f" an event of probability {p:.3g} and {q:.3g}; {verdict.stopped}"
+        ),
     ]

@@ -1,9 +1,11 @@
-"""The distinguishing game: reports of two inputs are drawn; an event is chosen on some of them and counted in the others.
+"""The distinguishing game: reports of two inputs are drawn; an event is chosen on some of them and
+counted in the others.
 
-A fifth of the reports is used to fit the views, a fifth to choose inputs, view and event, and the rest to count that event, in
-looks of doubling size. After each look the game may stop: when the claim is refuted, when the event's ratio is certainly below
-the claim, or when the bounds are as close as requested. The chance of error is divided among the looks, so stopping early costs
-no confidence.
+A fifth of the reports is used to fit the views, a fifth to choose inputs, view and event, and the
+rest to count that event, in looks of doubling size. After each look the game may stop: when the
+claim is refuted, when the event's ratio is certainly below the claim, or when the bounds are as
+close as requested. The chance of error is divided among the looks, so stopping early costs no
+confidence.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ class Verdict(Result):
     """Events rarer than about this were not seen."""
     stopped: str
     visible: float | None = None
-    """A leak that reveals the input outright this often would have been seen, 19 times out of 20; None if none would."""
+    """A leak that reveals the input outright this often would have been seen, 19 times out of 20;
+    None if none would."""
 
     @property
     def holds(self) -> bool:
@@ -79,21 +82,35 @@ class Verdict(Result):
 
     @property
     def tightness(self) -> float:
-        """The lower bound as a fraction of the claim; 1 is the most that can be shown. NaN where 0, or nothing, is claimed."""
+        """The lower bound as a fraction of the claim; 1 is the most that can be shown. NaN where 0,
+        or nothing, is claimed."""
         return self.shown / self.claim if 0 < self.claim < math.inf else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
         low, high = encode(self.bounds)
-        known = {"holds": self.holds, "lower_bound": low, "event_upper_bound": high, "tightness": encode(self.tightness)}
+        known = {
+            "holds": self.holds,
+            "lower_bound": low,
+            "event_upper_bound": high,
+            "tightness": encode(self.tightness),
+        }
         return {**fields_of(self), **known}
 
-    KEYS: ClassVar[Mapping[str, str]] = {"invisible": "invisible_below", "visible": "leak_seen_from"}
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "invisible": "invisible_below",
+        "visible": "leak_seen_from",
+    }
 
 
-def play(game: Game, n: int, error: float, resolution: float = 0.01, progress: Progress | None = None) -> Verdict:
-    """Bound the loss from below with at most `n` reports; the bound is wrong with probability at most `error`."""
-    return play_together([game], lambda i, count: [game.draw(i, count)], n, [error], resolution, progress)[0]
+def play(
+    game: Game, n: int, error: float, resolution: float = 0.01, progress: Progress | None = None
+) -> Verdict:
+    """Bound the loss from below with at most `n` reports; the bound is wrong with probability at
+    most `error`."""
+    return play_together(
+        [game], lambda i, count: [game.draw(i, count)], n, [error], resolution, progress
+    )[0]
 
 
 def play_together(
@@ -104,9 +121,11 @@ def play_together(
     resolution: float = 0.01,
     progress: Progress | None = None,
 ) -> list[Verdict]:
-    """Several games about the same reports, each of which sees its own part: `draw(i, count)` returns one array per game.
+    """Several games about the same reports, each of which sees its own part: `draw(i, count)`
+    returns one array per game.
 
-    All have the same inputs. Each bound is wrong with probability at most its own error, so all together with at most their sum.
+    All have the same inputs. Each bound is wrong with probability at most its own error, so all
+    together with at most their sum.
     """
     if n < FEWEST:
         raise ParameterError("n", n, f"must be at least {FEWEST} reports per game")
@@ -141,7 +160,13 @@ def play_together(
 class _Played:
     """One game: the chosen event, and its counts so far."""
 
-    def __init__(self, game: Game, error: float, fitting: Sequence[NDArray[Any]], choosing: Sequence[NDArray[Any]]) -> None:
+    def __init__(
+        self,
+        game: Game,
+        error: float,
+        fitting: Sequence[NDArray[Any]],
+        choosing: Sequence[NDArray[Any]],
+    ) -> None:
         self.game, self.error = game, error
         views = [view for view in game.views if view.fit(fitting)]
         one, other, self.view, self.event = _choose(views, fitting, choosing)
@@ -162,7 +187,8 @@ class _Played:
         self.stopped = _reason(self.bounds, self.game.claim, resolution) or ""
 
     def verdict(self, chosen_from: int, planned: int) -> Verdict:
-        """What was found. A more informative event would have been counted in all of the `planned` reports of each input."""
+        """What was found. A more informative event would have been counted in all of the `planned`
+        reports of each input."""
         one, other = self.pair
         last = self.error * _SPENT[-1]
         return Verdict(
@@ -210,5 +236,7 @@ def _choose(
                     one, other = pair[::-1] if turned else pair
                     best = value, one, other, view, event
     if best is None:
-        raise ParameterError("views", len(views), "must be at least one that says something about these reports")
+        raise ParameterError(
+            "views", len(views), "must be at least one that says something about these reports"
+        )
     return best[1:]

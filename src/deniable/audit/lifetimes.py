@@ -1,13 +1,15 @@
-"""Attacks on what is stated for a query's life: replays of permanent answers, and participation in small crowds.
+"""Attacks on what is stated for a query's life: replays of permanent answers, and participation in
+small crowds.
 
-A replayed answer is judged by a game over fifty epochs, in which a device is heard every time: by how much more often its
-reports support one answer than another. How often reports can be linked, and what a small crowd hides, is compared with what
-`deniable query check` states (:mod:`deniable.queries.lasting`, :mod:`deniable.privacy.release_accountant`).
+A replayed answer is judged by a game over fifty epochs, in which a device is heard every time: by
+how much more often its reports support one answer than another. How often reports can be linked,
+and what a small crowd hides, is compared with what `deniable query check` states
+(:mod:`deniable.queries.lasting`, :mod:`deniable.privacy.release_accountant`).
 """
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,14 @@ from deniable.errors import ParameterError
 from deniable.privacy.crowd import exact_crowd_delta
 from deniable.privacy.release_accountant import STATED_DELTA
 from deniable.queries.query import Query
-from deniable.randomness import Source
+from deniable.randomness import ONE, Source
 
 __all__ = ["crowd_check", "life_game", "linkability_check"]
 
 _EPOCHS = 50
 _LEVELS = 24
-"""To how many levels the number of supporting reports is rounded: as many as the view of differences tells apart."""
+"""To how many levels the number of supporting reports is rounded: as many as the view of
+differences tells apart."""
 _MOST_PAIRS = 100_000
 _CROWDS = (2, 5, 10)
 _MOST_BITS = 3
@@ -38,7 +41,8 @@ _ROUNDING = 1 + 1e-9
 
 
 def life_game(query: Query, places: NDArray[Any], source: Source) -> Game:
-    """All reports of a device in fifty epochs, or in the query's life if that is shorter, against the loss stated for a life."""
+    """All reports of a device in fifty epochs, or in the query's life if that is shorter, against
+    the loss stated for a life."""
     epochs = min(_EPOCHS, query.schedule.n_epochs)
     mechanism: Any = query.mechanism
     dtype, shape = mechanism.layout
@@ -46,10 +50,13 @@ def life_game(query: Query, places: NDArray[Any], source: Source) -> Game:
     if hasattr(mechanism, "supports"):
         views = [CountDifference(list(range(len(places))))]
     else:
-        epochs, views = 1, sent_views(mechanism, places, query.most_rows)  # reports of an index are replayed as they are
+        # reports of an index are replayed as they are
+        epochs, views = 1, sent_views(mechanism, places, query.most_rows)
 
     def draw(i: int, count: int) -> NDArray[Any]:
-        kept = encoding.permanent_rows(query, _alike(query, int(places[i]), count * query.most_rows), source)
+        kept = encoding.permanent_rows(
+            query, _alike(query, int(places[i]), count * query.most_rows), source
+        )
         if not hasattr(mechanism, "supports"):
             rows = encoding.replay_rows(query, kept, source).reshape(count, -1)
             return np.hstack([np.ones((count, 1), np.uint8), rows])
@@ -62,14 +69,63 @@ def life_game(query: Query, places: NDArray[Any], source: Source) -> Game:
 
     labels = [str(query.labels[place]) for place in places]
     name = f"a life of {epochs} epoch{'s' if epochs > 1 else ''}, all reports of a device linked"
+    if query.ones > 1:
+        return _several_labels(query, places, source, epochs, name)
     return Game(name, query.releases.life.epsilon, labels, draw, views)
 
 
-def linkability_check(query: Query, places: NDArray[Any], n: int, error: float, source: Source) -> ExactCheck | None:
-    """How often two reports of a device are equal, and those of two devices with one answer, against what is stated.
+def _several_labels(
+    query: Query, places: NDArray[Any], source: Source, epochs: int, name: str
+) -> Game:
+    """The game of answers in several buckets: from each place on, as many as an answer may have.
 
-    None if nothing is stated. The second figure is stated for the answer for which it is largest, so it is only refuted
-    from above, unless every answer was tried.
+    The claim is for answers that differ in 2 `ones` labels. Over fifty epochs the majority of a
+    bit's reports tells its permanent bit, with few errors. A 1 among the one answer's labels and a
+    0 among the other's are evidence for the first, so that the event in which all of them agree has
+    the largest likelihood ratio of all transcripts. It reaches the claim if two answers can differ
+    in 2 `ones` labels, and otherwise the same part of it.
+    """
+    mechanism: Any = query.mechanism
+    sets = np.sort((places[:, None] + np.arange(query.ones)) % len(query.labels), axis=1)
+    union = np.unique(sets)
+    second = getattr(mechanism, "_step", None)
+    middle = 0.5 if second is None else (second.p + second.q) / (2 * ONE)
+
+    def draw(i: int, count: int) -> NDArray[Any]:
+        kept = encoding.permanent_rows(query, np.tile(sets[i], (count, 1)), source)
+        ones = np.zeros((count, union.size), dtype=np.int64)
+        for _ in range(epochs):
+            ones += mechanism.supports(encoding.replay_rows(query, kept, source))[:, union]
+        bits = ones > middle * epochs
+        # Labels that two answers share are counted for both, and cancel.
+        return np.stack(
+            [bits[:, np.searchsorted(union, each)].sum(axis=1) for each in sets], axis=1
+        )
+
+    apart = max(len(set(one) ^ set(other)) for one, other in combinations(sets.tolist(), 2))
+    part = apart / (2 * query.ones)
+    most = (
+        f"; answers that differ in {apart} of {2 * query.ones} labels can show at most {part:.0%}"
+        " of the claim"
+    )
+    labels = ["+".join(str(query.labels[label]) for label in each) for each in sets]
+    return Game(
+        name + most,
+        query.releases.life.epsilon,
+        labels,
+        draw,
+        [CountDifference(list(range(len(places))))],
+    )
+
+
+def linkability_check(
+    query: Query, places: NDArray[Any], n: int, error: float, source: Source
+) -> ExactCheck | None:
+    """How often two reports of a device are equal, and those of two devices with one answer,
+    against what is stated.
+
+    None if nothing is stated. The second figure is stated for the answer for which it is largest,
+    so it is only refuted from above, unless every answer was tried.
     """
     stated = query.mechanism.equal_reports()
     if stated is None:
@@ -95,7 +151,8 @@ def linkability_check(query: Query, places: NDArray[Any], n: int, error: float, 
 
 
 def crowd_check(query: Query) -> ExactCheck | None:
-    """The sampled loss stated for small crowds, against every crowd of that size; None if there are too many to enumerate."""
+    """The sampled loss stated for small crowds, against every crowd of that size; None if there are
+    too many to enumerate."""
     matrix = _matrix(query)
     if matrix is None or query.most_rows > 1 or query.ones > 1:
         return None
@@ -112,8 +169,14 @@ def crowd_check(query: Query) -> ExactCheck | None:
             wrong.append(f"{stated} is stated, and is exceeded with probability {delta:.2g}")
     if not tried:
         return None
-    detail = wrong[0] if wrong else f"epsilon by people, at delta {STATED_DELTA:g}: {', '.join(tried)}"
-    return ExactCheck("the sampled loss stated for a small crowd covers every crowd of that size", not wrong, detail)
+    detail = (
+        wrong[0] if wrong else f"epsilon by people, at delta {STATED_DELTA:g}: {', '.join(tried)}"
+    )
+    return ExactCheck(
+        "the sampled loss stated for a small crowd covers every crowd of that size",
+        not wrong,
+        detail,
+    )
 
 
 def _alike(query: Query, place: int, count: int) -> NDArray[np.intp]:
@@ -138,6 +201,12 @@ def _matrix(query: Query) -> NDArray[np.float64] | None:
         return None
     a, b = channel
     truth = np.eye(k, dtype=bool)
-    columns = [np.where(truth, bit * a + (1 - bit) * (1 - a), bit * b + (1 - bit) * (1 - b)) for bit in (0, 1)]
-    rows = [[np.prod([columns[bit][i, v] for i, bit in enumerate(bits)]) for v in range(k)] for bits in product((0, 1), repeat=k)]
+    columns = [
+        np.where(truth, bit * a + (1 - bit) * (1 - a), bit * b + (1 - bit) * (1 - b))
+        for bit in (0, 1)
+    ]
+    rows = [
+        [np.prod([columns[bit][i, v] for i, bit in enumerate(bits)]) for v in range(k)]
+        for bits in product((0, 1), repeat=k)
+    ]
     return np.array(rows)

@@ -1,8 +1,10 @@
-"""Record everything visible of a device from outside, so that two devices that differ only in their data can be compared.
+"""Record everything visible of a device from outside, so that two devices that differ only in their
+data can be compared.
 
-Coins are assigned by position: each step of each walk of a device draws from its own stream, named by the walk's number and the
-step. A device that uses more coins than another to read its data still finds the same coins at every later step, as if all coins
-of its life had been written down beforehand. So any difference is due to the data.
+Coins are assigned by position: each step of each walk of a device draws from its own stream, named
+by the walk's number and the step. A device that uses more coins than another to read its data still
+finds the same coins at every later step, as if all coins of its life had been written down
+beforehand. So any difference is due to the data.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ __all__ = [
 ]
 
 VISIBLE_BYTES = 32
-"""Bytes of a share's record before the payload: version, kind, size class, epoch, channel, message id."""
+"""Bytes of a share's record before the payload: version, kind, size class, epoch, channel, message
+id."""
 LEDGER_TABLES = ("spent", "charges", "epochs", "versions", "proxies", "receipts", "counters")
-"""The store's tables that determine what the device does next towards any other party, and the receipts."""
+"""The store's tables that determine what the device does next towards any other party, and the
+receipts."""
 
 
 _SLOWNESS = 4.0
@@ -43,7 +47,8 @@ _STEP = 0.5
 
 
 class PositionedSource(Source):
-    """Coins determined by where they are used, not by how many were used before. `step` is a device's `on_step`."""
+    """Coins determined by where they are used, not by how many were used before. `step` is a
+    device's `on_step`."""
 
     def __init__(self, seed: str) -> None:
         self._seed, self._walks, self._step = seed, 0, ""
@@ -76,7 +81,8 @@ class VirtualClock:
 
 
 class WorkClock(VirtualClock):
-    """A clock that also advances, in steps of half a second, by the processor time that this process uses.
+    """A clock that also advances, in steps of half a second, by the processor time that this
+    process uses.
 
     Waiting costs nothing, so that a busy machine does not look like a device that works.
     """
@@ -99,11 +105,12 @@ class WorkClock(VirtualClock):
 
 @dataclass
 class Observed:
-    """The observable results of one life. If they differ between two devices that differ only in their data, the data leak."""
+    """The observable results of one life. If they differ between two devices that differ only in
+    their data, the data leak."""
 
     sends: list[tuple[Any, ...]] = field(default_factory=list)
-    """What was sent to whom, and when: all bytes for every proxy but the last, whose payloads contain the report; for its
-    records, their length and what the proxy can read in them."""
+    """What was sent to whom, and when: all bytes for every proxy but the last, whose payloads
+    contain the report; for its records, their length and what the proxy can read in them."""
     polls: list[tuple[Any, ...]] = field(default_factory=list)
     outcomes: list[tuple[Any, ...]] = field(default_factory=list)
     ledger: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -120,7 +127,8 @@ class Observed:
 
 
 def shown_to_proxy(body: bytes, last: bool) -> Any:
-    """The part of an upload that must be the same whatever the data: all of it or, for the last proxy, all but the payloads."""
+    """The part of an upload that must be the same whatever the data: all of it or, for the last
+    proxy, all but the payloads."""
     if not last:
         return body
     length = record_bytes(body[2])
@@ -129,7 +137,8 @@ def shown_to_proxy(body: bytes, last: bool) -> Any:
 
 @dataclass
 class ListeningNetwork:
-    """Proxies that relay queries and accept everything they are sent, and an observer who notes the time."""
+    """Proxies that relay queries and accept everything they are sent, and an observer who notes the
+    time."""
 
     clock: Callable[[], float]
     proxies: tuple[str, ...]

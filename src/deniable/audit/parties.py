@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from deniable.audit.findings import Audit, ExactCheck
 from deniable.audit.game import FEWEST, Game, Progress, Verdict, play, play_together
 from deniable.audit.lifetimes import crowd_check, life_game, linkability_check
-from deniable.audit.mechanisms import check_confidence
 from deniable.audit.observing import VISIBLE_BYTES
 from deniable.audit.pipeline import History, Passage, Pipeline, histories_of
 from deniable.audit.report_views import inputs_of, sent_views
 from deniable.audit.views import CountDifference, ItemScores, WholeReport
+from deniable.checks import check_confidence
 from deniable.client import encoding
-from deniable.client.fleet import Fleet
+from deniable.client.simulation.fleet import Fleet
 from deniable.queries.query import Query
 from deniable.randomness import Source, system_source
 from deniable.wire.shares import record_bytes
@@ -42,10 +42,12 @@ def audit_pipeline(
     source: Source | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Send people with one answer or another through devices, proxies and aggregator, and attack what each party sees.
+    """Send people with one answer or another through devices, proxies and aggregator, and attack
+    what each party sees.
 
-    At most `n` people. The network, and any set of proxies short of all of them, may learn nothing at all (claim 0); all parties
-    together, the local epsilon, or what is charged where answers are memoized; the analyst, the sampled epsilon of a small crowd.
+    At most `n` people. The network, and any set of proxies short of all of them, may learn nothing
+    at all (claim 0); all parties together, the local epsilon, or what is charged where answers are
+    memoized; the analyst, the sampled epsilon of a small crowd.
     """
     check_confidence(confidence)
     coins = source or system_source()
@@ -63,7 +65,13 @@ def audit_pipeline(
         noise.add(passed)
         return [part(passed) for part in parts]
 
-    verdicts = play_together(games, draw, n, errors, progress=None if progress is None else lambda done: progress(0.9 * done))
+    verdicts = play_together(
+        games,
+        draw,
+        n,
+        errors,
+        progress=None if progress is None else lambda done: progress(0.9 * done),
+    )
     linkage = _linkage(np.concatenate(order), n, errors[0])
     verdicts += [] if linkage is None else [linkage]
     verdicts.append(_analyst(query, places, min(n, _MOST_WINDOWS), errors[0], coins))
@@ -72,11 +80,15 @@ def audit_pipeline(
         verdicts.append(play(life_game(query, places, coins), max(n, FEWEST), errors[0]))
         checks.append(linkability_check(query, inputs_of(query.mechanism)[1], n, errors[0], coins))
     notes = (
-        f"Query {query.id!r}, version {query.serial}, hash {query.digest.hex()[:16]}; {len(query.proxies)} proxies;"
-        f" {histories[0].epochs} epoch{'s' if histories[0].epochs > 1 else ''} of a person's answers.",
+        (
+            f"Query {query.id!r}, version {query.serial}, hash {query.digest.hex()[:16]};"
+            f" {len(query.proxies)} proxies; {histories[0].epochs}"
+            f" epoch{'s' if histories[0].epochs > 1 else ''} of a person's answers."
+        ),
         "All messages that were sent came out of the aggregator's join, report for report.",
     )
-    verdicts.sort(key=lambda verdict: verdict.game != _TOGETHER)  # the game about the local epsilon comes first
+    # the game about the local epsilon comes first
+    verdicts.sort(key=lambda verdict: verdict.game != _TOGETHER)
     people = max(verdict.n for verdict in verdicts)
     return Audit(
         f"the pipeline of {query.id!r}",
@@ -92,7 +104,9 @@ def audit_pipeline(
 _TOGETHER = "all parties together"
 
 
-def _games(query: Query, histories: Sequence[History], places: NDArray[Any]) -> tuple[list[Game], list[Any]]:
+def _games(
+    query: Query, histories: Sequence[History], places: NDArray[Any]
+) -> tuple[list[Game], list[Any]]:
     """The games, and what the party of each sees of a passage."""
     names = [history.name for history in histories]
     n_reports = histories[0].epochs * query.most_rows
@@ -106,7 +120,9 @@ def _games(query: Query, histories: Sequence[History], places: NDArray[Any]) -> 
         games.append(_game(f"proxy {proxy + 1} alone", 0.0, names, [ItemScores()]))
         parts.append(lambda passed, proxy=proxy: _bytes(passed, [proxy]))
     if len(query.proxies) > 2:
-        for left_out, chosen in enumerate(reversed(list(combinations(range(len(query.proxies)), len(query.proxies) - 1)))):
+        for left_out, chosen in enumerate(
+            reversed(list(combinations(range(len(query.proxies)), len(query.proxies) - 1)))
+        ):
             games.append(_game(f"all proxies but {left_out + 1}", 0.0, names, [ItemScores()]))
             parts.append(lambda passed, chosen=chosen: _bytes(passed, list(chosen)))
     return games, parts
@@ -126,12 +142,16 @@ def _together(passed: Passage) -> NDArray[np.uint8]:
 
 def _network(passed: Passage) -> NDArray[np.uint8]:
     """Who sent how many bytes to which proxy, epoch by epoch: TLS shows no more."""
-    sent = [(part.reshape(len(part), passed.took_part.shape[1], -1) != 0).any(axis=2) for part in passed.shares]
+    sent = [
+        (part.reshape(len(part), passed.took_part.shape[1], -1) != 0).any(axis=2)
+        for part in passed.shares
+    ]
     return np.packbits(np.hstack(sent), axis=1)
 
 
 def _bytes(passed: Passage, proxies: list[int]) -> NDArray[np.uint8]:
-    """All bytes that some proxies hold about a person, and their XOR: what matching shares would reveal."""
+    """All bytes that some proxies hold about a person, and their XOR: what matching shares would
+    reveal."""
     shares = [passed.shares[proxy] for proxy in proxies]
     width = min(shares[0].shape[1], _WIDTH // (len(shares) + (len(shares) > 1)))
     cut = [share[:, :width] for share in shares]
@@ -139,7 +159,8 @@ def _bytes(passed: Passage, proxies: list[int]) -> NDArray[np.uint8]:
 
 
 class _Noise:
-    """Whether the bytes of each single proxy's shares are uniform, whatever the answers: a chi-square test per position."""
+    """Whether the bytes of each single proxy's shares are uniform, whatever the answers: a
+    chi-square test per position."""
 
     def __init__(self, proxies: int, length: int) -> None:
         self._length = length
@@ -159,11 +180,14 @@ class _Noise:
         square = ((self._counts - n / 256) ** 2).sum(axis=2) * 256 / n
         chance = float(chi2.sf(square, 255).min()) * square.size  # of the most unusual position
         detail = f"{n:,} shares of each; a byte this unusual has a chance of {min(chance, 1.0):.2g}"
-        return ExactCheck("the bytes of each proxy's shares are uniform noise", chance >= error, detail)
+        return ExactCheck(
+            "the bytes of each proxy's shares are uniform noise", chance >= error, detail
+        )
 
 
 def _linkage(order: NDArray[np.float64], n: int, error: float) -> Verdict | None:
-    """Whether a message's position in a proxy's log reveals when it came: a token, and so a person, came with it."""
+    """Whether a message's position in a proxy's log reveals when it came: a token, and so a person,
+    came with it."""
     halves = [order[order[:, 0] < 0.5, 1], order[order[:, 0] >= 0.5, 1]]
     size = min(n, 2 * min(half.size for half in halves)) * 4 // 5
     if size < FEWEST:
@@ -180,7 +204,8 @@ def _linkage(order: NDArray[np.float64], n: int, error: float) -> Verdict | None
 
 
 def _analyst(query: Query, places: NDArray[Any], n: int, error: float, source: Source) -> Verdict:
-    """The counts of one epoch of a small crowd: one person has one answer or the other, and who took part is unknown."""
+    """The counts of one epoch of a small crowd: one person has one answer or the other, and who
+    took part is unknown."""
     mechanism = query.mechanism
     dtype, shape = mechanism.layout
     names = [str(query.labels[place]) for place in places]
@@ -199,7 +224,10 @@ def _analyst(query: Query, places: NDArray[Any], n: int, error: float, source: S
         world = np.repeat(fleet.answering // people.size, query.most_rows)
         data = fleet.drawn.view(dtype).reshape(len(fleet.drawn), *shape)
         ends = np.searchsorted(world, np.arange(count + 1))
-        counts = [mechanism.count(data[start:end]) for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+        counts = [
+            mechanism.count(data[start:end])
+            for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+        ]
         return np.column_stack([np.diff(ends), np.array(counts)]).astype("<u2")
 
     crowd = query.releases.sampled(1 + _CROWD).epsilon

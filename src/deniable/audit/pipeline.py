@@ -1,9 +1,11 @@
-"""Audits of the whole pipeline: people with one answer or another, and what each party sees of them.
+"""Audits of the whole pipeline: people with one answer or another, and what each party sees of
+them.
 
-Shares are made by the devices' code (:class:`deniable.client.fleet.Fleet`), accepted, shuffled and logged by the proxies' code
-(:class:`deniable.proxy.intake.Intake`), and joined and counted by the aggregator's, on a simulated clock. Everyone in a passage
-has the same history, which is one of two lifetimes of answers. People are independent of each other, so each is a trial in every
-party's game.
+Shares are made by the devices' code (:class:`deniable.client.simulation.fleet.Fleet`), accepted,
+shuffled and logged by the proxies' code (:class:`deniable.proxy.intake.uploads.Intake`), and joined
+and counted by the aggregator's, on a simulated clock. Everyone in a passage has the same history,
+which is one of two lifetimes of answers. People are independent of each other, so each is a trial
+in every party's game.
 
     the network         how many messages of how many bytes go to each proxy
     one proxy           every byte of its share and its message id
@@ -22,21 +24,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.catalogue import CountedChannel
-from deniable.aggregator.conservation import Ledger
-from deniable.aggregator.counting import Arrivals, Router, join_and_count
-from deniable.aggregator.join import Bucket
-from deniable.client.fleet import Fleet
+from deniable.aggregator.counting.blocks import Arrivals, Router, join_and_count
+from deniable.aggregator.counting.catalogue import CountedChannel
+from deniable.aggregator.counting.conservation import Ledger
+from deniable.aggregator.counting.join import Bucket
+from deniable.client.encoding import upload_body
+from deniable.client.simulation.fleet import Fleet
 from deniable.errors import DeniableError
 from deniable.logs.sqlite_log import LogReader
-from deniable.mechanisms.permanent import MemoizedMechanism
-from deniable.proxy.intake import Intake, Receipt, Rules, Upload
+from deniable.mechanisms.protocols.permanent import MemoizedMechanism
+from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload, UploadReceipt
 from deniable.queries.channels import Channel
 from deniable.queries.query import Query
 from deniable.randomness import Source
 from deniable.wire.blocks import Block
-from deniable.wire.message import VERSION
-from deniable.wire.shares import KIND, join_columns, record_bytes
+from deniable.wire.shares import join_columns, record_bytes
 
 __all__ = ["History", "Passage", "Pipeline", "histories_of"]
 
@@ -46,7 +48,8 @@ _UPLOADS = 4096
 _SECONDS = 7
 """Seconds between two such times."""
 _REPLAYS = 12
-"""Epochs to observe a permanent answer that is reported through fresh coins each time: enough for the coins to average out."""
+"""Epochs to observe a permanent answer that is reported through fresh coins each time: enough for
+the coins to average out."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,20 @@ class History:
 
 
 def histories_of(query: Query, places: Sequence[int]) -> list[History]:
-    """For each of some buckets, a life in it: one epoch or, where answers are memoized, several, which reveal nothing more."""
+    """For each of some buckets, a life in it: one epoch or, where answers are memoized, several,
+    which reveal nothing more."""
     epochs = 1
     if query.memoize:
         epochs = _REPLAYS if isinstance(query.mechanism, MemoizedMechanism) else 2
     epochs = min(epochs, query.schedule.n_epochs)
     width = max(query.most_rows, query.ones)
-    rows = [(place, *[-1] * (width - 1)) if query.ones > 1 else (place,) * width for place in places]
-    return [History(str(query.labels[place]), (row,) * epochs) for place, row in zip(places, rows, strict=True)]
+    rows = [
+        (place, *[-1] * (width - 1)) if query.ones > 1 else (place,) * width for place in places
+    ]
+    return [
+        History(str(query.labels[place]), (row,) * epochs)
+        for place, row in zip(places, rows, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,8 @@ class Passage:
     reports: NDArray[np.uint8]
     """All joined reports of a person; zeros where there are none."""
     order: NDArray[np.float64]
-    """Messages of the first epoch, one per row: when each came and its position in the log, as fractions of its batch."""
+    """Messages of the first epoch, one per row: when each came and its position in the log, as
+    fractions of its batch."""
 
 
 class _WatchedFleet(Fleet):
@@ -111,7 +121,10 @@ class Pipeline:
         per_epoch = query.most_rows
         length = record_bytes(query.size_class or 0)
         took_part = np.zeros((count, history.epochs), dtype=np.bool_)
-        shares = [np.zeros((count, history.epochs, per_epoch * length), dtype=np.uint8) for _ in query.proxies]
+        shares = [
+            np.zeros((count, history.epochs, per_epoch * length), dtype=np.uint8)
+            for _ in query.proxies
+        ]
         reports = np.zeros((count, history.epochs, per_epoch * query.report_bytes), dtype=np.uint8)
         order = np.empty((0, 2))
         for epoch, row in enumerate(history.buckets):
@@ -123,31 +136,44 @@ class Pipeline:
             for proxy, columns in enumerate(sent.columns):
                 records = _records(query, epoch, columns)
                 shares[proxy][who, epoch] = records.reshape(who.size, -1)
-            logs, moved = self._through_proxies(epoch, [_records(query, epoch, columns) for columns in sent.columns])
+            logs, moved = self._through_proxies(
+                epoch, [_records(query, epoch, columns) for columns in sent.columns]
+            )
             order = moved if not epoch else order
             ids, found = self._through_aggregator(epoch, logs)
-            reports[fleet.answering, epoch] = self._of_people(sent.columns[0][:2], ids, found, fleet.answering, who)
+            reports[fleet.answering, epoch] = self._of_people(
+                sent.columns[0][:2], ids, found, fleet.answering, who
+            )
         flat = [part.reshape(count, -1) for part in shares]
         return Passage(took_part, flat, reports.reshape(count, -1), order)
 
-    def _through_proxies(self, epoch: int, records: list[NDArray[np.uint8]]) -> tuple[list[list[bytes]], NDArray[np.float64]]:
-        """The blocks in each proxy's log and, for the first proxy, when messages came and their positions."""
+    def _through_proxies(
+        self, epoch: int, records: list[NDArray[np.uint8]]
+    ) -> tuple[list[list[bytes]], NDArray[np.float64]]:
+        """The blocks in each proxy's log and, for the first proxy, when messages came and their
+        positions."""
         query = self.query
         logs: list[list[bytes]] = []
         order = np.empty((0, 2))
         for proxy, content in enumerate(records):
             now = [query.schedule.start_of_epoch(epoch) + 1]
             with tempfile.TemporaryDirectory(dir=self._folder) as place:
-                intake = Intake(Path(place), Rules(), lambda now=now: now[0])  # type: ignore[misc]
+                intake = Intake(Path(place), IntakeRules(), lambda now=now: now[0])  # type: ignore[misc]
                 intake.set_channels({self._channel.tag: self._channel})
                 per_upload = query.most_rows
                 for start in range(0, len(content), _UPLOADS * per_upload):
                     part = content[start : start + _UPLOADS * per_upload]
-                    bodies = [part[at : at + per_upload].tobytes() for at in range(0, len(part), per_upload)]
+                    bodies = [
+                        part[at : at + per_upload].tobytes()
+                        for at in range(0, len(part), per_upload)
+                    ]
                     for taken in intake.take(
-                        [Upload(f"{start + at}".encode(), per_upload, body) for at, body in enumerate(bodies)]
+                        [
+                            Upload(f"{start + at}".encode(), per_upload, body)
+                            for at, body in enumerate(bodies)
+                        ]
                     ):
-                        if not isinstance(taken, Receipt):
+                        if not isinstance(taken, UploadReceipt):
                             raise DeniableError(f"a proxy refused a share: {taken}")
                     now[0] = min(now[0] + _SECONDS, query.schedule.end_of_epoch(epoch) - 1)
                     intake.tick()
@@ -161,28 +187,48 @@ class Pipeline:
                 order = _order(content, logs[0], _UPLOADS * query.most_rows)
         return logs, order
 
-    def _through_aggregator(self, epoch: int, logs: list[list[bytes]]) -> tuple[_Words, NDArray[np.uint8]]:
+    def _through_aggregator(
+        self, epoch: int, logs: list[list[bytes]]
+    ) -> tuple[_Words, NDArray[np.uint8]]:
         """The ids and reports of the joined messages that are answers."""
         query = self.query
         arrivals: Arrivals = {}
         ledger = Ledger()
         now = query.schedule.start_of_epoch(epoch) + 2
-        router = Router({self._channel.tag: self._channel}, {self._channel.tag: 0}, len(logs), 0, 60, 1 << 40, now)
+        router = Router(
+            {self._channel.tag: self._channel},
+            {self._channel.tag: 0},
+            len(logs),
+            0,
+            60,
+            1 << 40,
+            now,
+        )
         for proxy, blocks in enumerate(logs):
             for block in blocks:
                 router.route(proxy, block, arrivals, ledger)
-        ids, reports = [np.empty((2, 0), dtype=np.uint64)], [np.empty((0, query.report_bytes), dtype=np.uint8)]
+        ids, reports = (
+            [np.empty((2, 0), dtype=np.uint64)],
+            [np.empty((0, query.report_bytes), dtype=np.uint8)],
+        )
         for parts in arrivals.values():
             joined, counted = join_and_count(Bucket(len(logs)), parts, epoch, self._channel)
             if counted.refused:
                 raise DeniableError(f"the aggregator refused messages: {counted.refused}")
-            rows, places = join_columns(joined.matched, epoch).reports(query.tag, query.report_bytes)
+            rows, places = join_columns(joined.matched, epoch).reports(
+                query.tag, query.report_bytes
+            )
             ids.append(joined.ids[:, places])
             reports.append(rows)
         return np.concatenate(ids, axis=1), np.concatenate(reports)
 
     def _of_people(
-        self, sent: _Words, ids: _Words, found: NDArray[np.uint8], answering: NDArray[np.intp], who: NDArray[np.intp]
+        self,
+        sent: _Words,
+        ids: _Words,
+        found: NDArray[np.uint8],
+        answering: NDArray[np.intp],
+        who: NDArray[np.intp],
     ) -> NDArray[np.uint8]:
         """The reports of everyone who answered, in the order in which their messages were sent."""
         rows = self.query.most_rows
@@ -196,15 +242,14 @@ class Pipeline:
 
 def _records(query: Query, epoch: int, columns: _Words) -> NDArray[np.uint8]:
     """Shares as they travel, one record per row."""
-    head = np.array([VERSION, KIND, query.size_class or 0, 0], dtype=np.uint8)
-    rows = np.ascontiguousarray(columns.T).view(np.uint8).reshape(columns.shape[1], -1)
-    numbers = np.array([epoch], "<u4").view(np.uint8), np.array([query.channel_tag], "<u8").view(np.uint8)
-    front = np.tile(np.concatenate([head, *numbers]), (len(rows), 1))
-    return np.hstack([front, rows])
+    return np.frombuffer(upload_body(query, epoch, columns), dtype=np.uint8).reshape(
+        columns.shape[1], -1
+    )
 
 
 def _order(records: NDArray[np.uint8], blocks: list[bytes], together: int) -> NDArray[np.float64]:
-    """For each message, when it came and its position in the log, both as fractions of the batch that was passed on together."""
+    """For each message, when it came and its position in the log, both as fractions of the batch
+    that was passed on together."""
     came = np.ascontiguousarray(records[:, 16:24]).view("<u8")[:, 0]
     lies = np.concatenate([Block.from_bytes(block).columns[0] for block in blocks])
     place = np.empty(came.size)

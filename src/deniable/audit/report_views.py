@@ -1,4 +1,5 @@
-"""Views suggested by a mechanism's own estimator: what a report supports, or how likely it is under the claimed channel."""
+"""Views suggested by a mechanism's own estimator: what a report supports, or how likely it is under
+the claimed channel."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from deniable.audit.views import ClaimedLikelihood, ItemScores, Supports, View, WholeReport
 from deniable.mechanisms.bits import row_bytes
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.rappor import Rappor, bloom_positions
-from deniable.mechanisms.summed import SummedHistogram
+from deniable.mechanisms.protocols.rappor import Rappor, bloom_positions
+from deniable.mechanisms.protocols.summed import SummedHistogram
 from deniable.mechanisms.values import IndexReports
 
 __all__ = ["MOST_INPUTS", "inputs_of", "report_views", "sent_views"]
@@ -47,7 +48,8 @@ def report_views(mechanism: Mechanism, inputs: list[Any], encoded: NDArray[Any])
 
 
 def sent_views(mechanism: Mechanism, places: NDArray[Any], reports: int) -> list[View]:
-    """Views of everything a device sent: whether it answered (a byte that is 0 or 1) and its `reports`, as consecutive bytes."""
+    """Views of everything a device sent: whether it answered (a byte that is 0 or 1) and its
+    `reports`, as consecutive bytes."""
     dtype, shape = mechanism.layout
     width = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.intp))
 
@@ -75,8 +77,11 @@ def sent_views(mechanism: Mechanism, places: NDArray[Any], reports: int) -> list
     return views
 
 
-def _supports(mechanism: Mechanism, inputs: Sequence[Any], encoded: NDArray[Any]) -> tuple[Supported | None, int]:
-    """How strongly reports support two of the inputs, one column each, and the largest value possible."""
+def _supports(
+    mechanism: Mechanism, inputs: Sequence[Any], encoded: NDArray[Any]
+) -> tuple[Supported | None, int]:
+    """How strongly reports support two of the inputs, one column each, and the largest value
+    possible."""
     if isinstance(mechanism, Rappor):
         return _bloom_bits(mechanism, inputs), mechanism.hashes
     places = encoded.tolist()
@@ -87,7 +92,8 @@ def _supports(mechanism: Mechanism, inputs: Sequence[Any], encoded: NDArray[Any]
 
 
 def _logs(mechanism: Mechanism, encoded: NDArray[Any]) -> Logs | None:
-    """The log probability of a report under an input, up to terms common to all inputs; None if unknown."""
+    """The log probability of a report under an input, up to terms common to all inputs; None if
+    unknown."""
     places = encoded.tolist()
     if isinstance(mechanism, SummedHistogram):
         zero, one = mechanism.channel()
@@ -106,11 +112,15 @@ def _bloom_bits(mechanism: Rappor, texts: Sequence[str]) -> Supported:
     filters = np.zeros((len(texts), mechanism.cohorts, mechanism.bits), dtype=np.uint8)
     for i, text in enumerate(texts):
         for cohort in range(mechanism.cohorts):
-            filters[i, cohort, list(bloom_positions(text, cohort, mechanism.hashes, mechanism.bits))] = 1
+            filters[
+                i, cohort, list(bloom_positions(text, cohort, mechanism.hashes, mechanism.bits))
+            ] = 1
 
     def supports(rows: NDArray[Any], which: list[int]) -> NDArray[Any]:
         cohort = mechanism._cohort(rows)
-        bits = np.unpackbits(rows[:, -row_bytes(mechanism.bits) :], axis=1, count=mechanism.bits, bitorder="little")
+        bits = np.unpackbits(
+            rows[:, -row_bytes(mechanism.bits) :], axis=1, count=mechanism.bits, bitorder="little"
+        )
         own = filters[which][:, cohort]
         only = own & (1 - own[::-1])
         counts: NDArray[Any] = (bits & only).sum(axis=2).T

@@ -1,7 +1,8 @@
-"""What an attacker looks at in a report: each view maps reports to small numbers (cells), and an event is a set of them.
+"""What an attacker looks at in a report: each view maps reports to small numbers (cells), and an
+event is a set of them.
 
-A view may use everything public: the bytes, the hash functions, the claimed channel. It may be wrong about all of it: the bound
-comes from counting, and a bad view only makes it smaller.
+A view may use everything public: the bytes, the hash functions, the claimed channel. It may be
+wrong about all of it: the bound comes from counting, and a bad view only makes it smaller.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cells", "ClaimedLikelihood", "CountDifference", "EqualReports", "ItemScores", "Supports", "View", "WholeReport"]
+__all__ = [
+    "Cells",
+    "ClaimedLikelihood",
+    "CountDifference",
+    "EqualReports",
+    "ItemScores",
+    "Supports",
+    "View",
+    "WholeReport",
+]
 
 _Rows = NDArray[Any]
 Cells = NDArray[np.intp]
@@ -77,10 +87,12 @@ class WholeReport:
 
 
 class ItemScores:
-    """The bytes of a report, each weighted by how much more often it occurs under one input than under the other.
+    """The bytes of a report, each weighted by how much more often it occurs under one input than
+    under the other.
 
-    The chance differences of many uninformative bytes add up to more than the signal of a few informative ones. So only bytes
-    whose values differ by more than chance explains are counted (a chi-square test per position).
+    The chance differences of many uninformative bytes add up to more than the signal of a few
+    informative ones. So only bytes whose values differ by more than chance explains are counted (a
+    chi-square test per position).
     """
 
     name = "the report's bytes, weighed one by one"
@@ -98,7 +110,9 @@ class ItemScores:
         if width > _MOST_BYTES:
             return False
         offsets = 256 * np.arange(width)
-        counts = [np.bincount((part + offsets).reshape(-1), minlength=256 * width) for part in content]
+        counts = [
+            np.bincount((part + offsets).reshape(-1), minlength=256 * width) for part in content
+        ]
         self._counts = np.array(counts).reshape(len(content), width, 256)
         self._sample = [part[:4000] for part in content]
         return True
@@ -153,9 +167,11 @@ class Supports:
 
 
 class ClaimedLikelihood:
-    """How much more probable a report is under one input than under the other, by the claimed channel.
+    """How much more probable a report is under one input than under the other, by the claimed
+    channel.
 
-    `logs(rows, i)` returns the logarithm of a report's probability under input i, up to terms common to all inputs.
+    `logs(rows, i)` returns the logarithm of a report's probability under input i, up to terms
+    common to all inputs.
     """
 
     name = "the claimed likelihood ratio"
@@ -200,5 +216,7 @@ class CountDifference:
         return True
 
     def cells(self, rows: _Rows, one: int, other: int) -> Cells:
-        difference = rows[:, self._columns[one]].astype(np.intp) - rows[:, self._columns[other]].astype(np.intp)
+        difference = rows[:, self._columns[one]].astype(np.intp) - rows[
+            :, self._columns[other]
+        ].astype(np.intp)
         return np.clip(difference + _LEVELS // 2, 0, _LEVELS)

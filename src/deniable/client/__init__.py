@@ -1,14 +1,16 @@
-"""What runs on a person's device: their vault, the sandbox where an analyst's SQL sees what they share, and answering."""
+"""What runs on a person's device: their vault, the sandbox where an analyst's SQL sees what they
+share, and answering."""
 
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
-from deniable.client.fleet import Fleet, FleetShares
+from deniable.client.http_transport import HttpTransport
 from deniable.client.policy import Policy, read_policy
 from deniable.client.receipts import Receipt
-from deniable.client.sandbox import Rows, run
-from deniable.client.store import Store
-from deniable.client.upload import HttpTransport, Transport, Uploaded, upload
-from deniable.client.vault import TableInfo, Vault
+from deniable.client.sandbox.interface import SandboxRows, run
+from deniable.client.simulation.fleet import Fleet, FleetShares
+from deniable.client.storage.store import Store
+from deniable.client.upload import Transport, Uploaded, upload
+from deniable.client.vaults.vault import TableInfo, Vault
 
 __all__ = [
     "Cadence",
@@ -18,7 +20,7 @@ __all__ = [
     "HttpTransport",
     "Policy",
     "Receipt",
-    "Rows",
+    "SandboxRows",
     "Store",
     "TableInfo",
     "Transport",

@@ -1,10 +1,12 @@
-"""When a device asks for queries, answers and uploads: at times drawn in advance, however long the work in between takes.
+"""When a device asks for queries, answers and uploads: at times drawn in advance, however long the
+work in between takes.
 
-A client that slept *after* its work would put the duration of an analyst's SQL between two polls, where a proxy can read it.
-So time is cut into rounds of equal length. In the first half of a round, at times drawn for it, the device talks to its proxies:
-once to ask for queries, once to upload what is due. The second half is for answering, and nothing is sent in it. Each answer has
-a slot of fixed length (:attr:`Policy.slot`), longer than SQL that is cut off at its deadline can take; only as many queries are
-answered in a round as fit, and their answers are sent in later rounds.
+A client that slept *after* its work would put the duration of an analyst's SQL between two polls,
+where a proxy can read it. So time is cut into rounds of equal length. In the first half of a round,
+at times drawn for it, the device talks to its proxies: once to ask for queries, once to upload what
+is due. The second half is for answering, and nothing is sent in it. Each answer has a slot of fixed
+length (:attr:`Policy.slot`), longer than SQL that is cut off at its deadline can take; only as many
+queries are answered in a round as fit, and their answers are sent in later rounds.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ class Cadence:
     def __post_init__(self) -> None:
         least = max(1, 2 * self.slot)
         if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < least:
-            rule = f"must be at least {least} seconds: half of a round is for answers, and one may take {self.slot} seconds"
+            rule = (
+                f"must be at least {least} seconds: half of a round is for answers, and one may"
+                f" take {self.slot} seconds"
+            )
             raise ParameterError("every", self.every, rule)
 
     def room(self, seconds: float) -> int | None:
@@ -81,7 +86,8 @@ def rounds(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[tuple[list[Receipt], Uploaded]]:
-    """Run the rounds; yields the result of each at its end. Rounds that the machine slept through are skipped."""
+    """Run the rounds; yields the result of each at its end. Rounds that the machine slept through
+    are skipped."""
 
     def until(moment: float) -> None:
         sleep(max(0.0, moment - clock()))

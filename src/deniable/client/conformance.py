@@ -1,4 +1,5 @@
-"""Compares a port, a client in another language, with the vectors of this one: docs/wire.md, "Check a port"."""
+"""Compares a port, a client in another language, with the vectors of this one: docs/wire.md, "Check
+a port"."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import IO, Any
 
 from deniable.errors import ConformanceError
 
-__all__ = ["Difference", "compare", "read_vectors"]
+__all__ = ["VectorDifference", "compare", "read_vectors"]
 
 _PATIENCE = 60.0  # seconds within which a port must exit after its input ends
 
 
 @dataclass(frozen=True)
-class Difference:
+class VectorDifference:
     """A step in which a port differs from the vectors."""
 
     case: str
@@ -34,14 +35,21 @@ def read_vectors(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConformanceError(f"{path} cannot be read as vectors: {getattr(error, 'strerror', None) or error}") from None
+        raise ConformanceError(
+            f"{path} cannot be read as vectors: {getattr(error, 'strerror', None) or error}"
+        ) from None
     if not isinstance(found, dict) or found.get("client_version") != 1:
-        raise ConformanceError(f"{path} has no client_version = 1: these are not the vectors of a client")
+        raise ConformanceError(
+            f"{path} has no client_version = 1: these are not the vectors of a client"
+        )
     return found
 
 
-def compare(vectors: Mapping[str, Any], command: Sequence[str]) -> Iterator[tuple[int, Difference | None]]:
-    """Run a port on every step; yields how many steps are done, and the difference of the step if there is one."""
+def compare(
+    vectors: Mapping[str, Any], command: Sequence[str]
+) -> Iterator[tuple[int, VectorDifference | None]]:
+    """Run a port on every step; yields how many steps are done, and the difference of the step if
+    there is one."""
     try:
         process = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - the user's own
     except OSError as error:
@@ -51,10 +59,24 @@ def compare(vectors: Mapping[str, Any], command: Sequence[str]) -> Iterator[tupl
     try:
         for case in vectors["cases"]:
             for number, step in enumerate(case["steps"]):
-                said = _ask(process.stdin, process.stdout, _question(vectors, case, number), f"{case['name']}, step {number}")
-                wrong = tuple(name for name, value in step["expect"].items() if said.get(name) != value)
+                said = _ask(
+                    process.stdin,
+                    process.stdout,
+                    _question(vectors, case, number),
+                    f"{case['name']}, step {number}",
+                )
+                wrong = tuple(
+                    name for name, value in step["expect"].items() if said.get(name) != value
+                )
                 done += 1
-                yield done, Difference(f"{case['group']}: {case['name']}", number, wrong) if wrong else None
+                yield (
+                    done,
+                    (
+                        VectorDifference(f"{case['group']}: {case['name']}", number, wrong)
+                        if wrong
+                        else None
+                    ),
+                )
         process.stdin.close()
         process.wait(_PATIENCE)
     finally:

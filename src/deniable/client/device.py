@@ -1,19 +1,24 @@
-"""The walk of one answer on a person's device: from a signed query to shares that wait for their proxies.
+"""The walk of one answer on a person's device: from a signed query to shares that wait for their
+proxies.
 
-Signature, policy, epoch, ledger, sampling coin, confined reading, charge, randomizing, splitting, queue: everything this
-changes on disk changes in one transaction at the end. A device that is killed on the way has done nothing; it draws again, and
-nobody has seen what it drew before.
+Signature, policy, epoch, ledger, sampling coin, confined reading, charge, randomizing, splitting,
+queue: everything this changes on disk changes in one transaction at the end. A device that is
+killed on the way has done nothing; it draws again, and nobody has seen what it drew before.
 
-Whether a device sends, when, how much, to whom, what it charges and what it refuses next depend only on the query, the owner's
-policy, the clock and coins (docs/threat-model.md). Only the report depends on the data:
+Whether a device sends, when, how much, to whom, what it charges and what it refuses next depend
+only on the query, the owner's policy, the clock and coins (docs/threat-model.md). Only the report
+depends on the data:
 
 * whether to answer, when to send and what to charge are decided before the data are read;
 * SQL that does not compile on what is shared is refused before that, by a process that has no data;
-* from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails while it runs, answers `other` or
-  "in no bucket", randomized like all answers (SQL can be made to fail on purpose for some data, so a failure is data too);
+* from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails
+  while it runs, answers `other` or "in no bucket", randomized like all answers (SQL can be made to
+  fail on purpose for some data, so a failure is data too);
 * the number of messages is the query's `most_rows`, not the number of rows;
-* SQL, choosing rows and finding their buckets happen in one confined process, under one deadline, and are over at a time that is
-  fixed before (:func:`deniable.client.sandbox.answer`); what is done here with the buckets takes as long for all of them;
+* SQL, choosing rows, finding their buckets and looking up permanent answers happen in one confined
+  process, under one deadline, and are over at a time that is fixed before
+  (:func:`deniable.client.sandbox.interface.answer`); what is drawn and written here afterwards is
+  as much for all of them;
 * nothing is sent before the answer's time slot is over, however long the SQL took.
 """
 
@@ -23,7 +28,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any, TypeVar, cast
@@ -31,14 +36,17 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.client import encoding, sandbox
+from deniable.client import encoding
+from deniable.client.forms import Forms
 from deniable.client.parallel import Lines
-from deniable.client.payment import Payment, scope_of
+from deniable.client.payment import Payment
+from deniable.client.permanent_answers import PermanentAnswers
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
-from deniable.client.store import Store, StoreTransaction
+from deniable.client.sandbox import interface as sandbox
+from deniable.client.storage.store import Store, StoreTransaction
 from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
-from deniable.client.vault import Vault
+from deniable.client.vaults.vault import Vault
 from deniable.errors import (
     BadSqlError,
     DeadlineError,
@@ -56,24 +64,43 @@ from deniable.errors import (
     VaultError,
 )
 from deniable.privacy.ledger import Accountant
-from deniable.queries.buckets import NONE
 from deniable.queries.lasting import replay_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import spoken_duration
-from deniable.queries.signing import Seen, SignedQuery, authentic, authenticate, check_version, signing_keys
+from deniable.queries.signed.signing import (
+    SeenVersion,
+    SignedQuery,
+    authentic,
+    authenticate,
+    check_version,
+    signing_keys,
+)
 from deniable.randomness import Source, system_source
 from deniable.sql.guard import Shape
 
 __all__ = ["STEPS", "Device"]
 
-STEPS = ("verified", "allowed", "sampled", "read", "charged", "randomized", "queued", "written", "committed")
+STEPS = (
+    "verified",
+    "allowed",
+    "sampled",
+    "read",
+    "charged",
+    "randomized",
+    "queued",
+    "written",
+    "committed",
+)
 """The steps of the walk, in order, as passed to `on_step`."""
 _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
 """Reasons for refusing a query after its SQL was examined, which takes a slot like an answer."""
-_START_UP = 2.0  # seconds that a busy machine may take to start a process or copy a vault, in addition to the SQL's deadline
+# seconds that a busy machine may take to start a process or copy a vault, in addition to the SQL's
+# deadline
+_START_UP = 2.0
 _UNHURRIED = 60.0  # the same where answers have no slot
 _VERDICTS = (ForbiddenSqlError, BadSqlError, TooComplexError, DeadlineError, TooMuchMemoryError)
-"""Verdicts on SQL: they depend on its text and on the names that are shared. A deadline is one of processor time."""
+"""Verdicts on SQL: they depend on its text and on the names that are shared. A deadline is one of
+processor time."""
 _T = TypeVar("_T")
 
 
@@ -88,17 +115,25 @@ class _Late(Exception):  # noqa: N818 - not an error: the slot is over
 
 
 def _refusal(error: QueryError, query: Query | None, now: int) -> Receipt:
-    """The receipt of an untrusted query; it names the query if only a controller's version of it is at fault."""
+    """The receipt of an untrusted query; it names the query if only a controller's version of it is
+    at fault."""
     known = query or error.base
-    names = ("", "", 0, "") if known is None else (known.analyst, known.id, known.serial, known.question)
-    return Receipt(now, "refused", error.reason, str(error), *names, verified=error.base is not None)
+    names = (
+        ("", "", 0, "")
+        if known is None
+        else (known.analyst, known.id, known.serial, known.question)
+    )
+    return Receipt(
+        now, "refused", error.reason, str(error), *names, verified=error.base is not None
+    )
 
 
 class Device:
     """One person's device: a vault, the owner's policy, and a store beside the vault.
 
-    It keeps no thread, connection or file open, so that one process can hold thousands. With `isolated=False`, for simulated
-    devices, their vaults take turns in one sandbox process (:func:`deniable.client.sandbox.run`).
+    It keeps no thread, connection or file open, so that one process can hold thousands. With
+    `isolated=False`, for simulated devices, their vaults take turns in one sandbox process
+    (:func:`deniable.client.sandbox.interface.run`).
     """
 
     def __init__(
@@ -114,6 +149,7 @@ class Device:
     ) -> None:
         self.vault, self.policy = vault, policy
         self.store = store or Store.beside(vault.path)
+        self.forms = Forms.beside(vault.path)
         self.clock = clock
         self.source = source or system_source()
         self._isolated = isolated
@@ -129,25 +165,56 @@ class Device:
         return f"<device of {self.vault.path.name}>"
 
     def answer(self, signed: SignedQuery | bytes, now: int | None = None) -> Receipt:
-        """Answer a query for the current epoch, if all checks pass, and return the receipt. At most once per epoch."""
+        """Answer a query for the current epoch, if all checks pass, and return the receipt. At most
+        once per epoch."""
         now = int(self.clock()) if now is None else now
         with self.store.transaction() as book:
             receipt = self._receipt(book, signed, now)
             if receipt.outcome not in ("again", "waiting"):
                 book.write(receipt)
-                book.count(f"epochs {receipt.outcome}" if receipt.outcome != "refused" else f"refused: {receipt.reason}")
+                book.count(
+                    f"epochs {receipt.outcome}"
+                    if receipt.outcome != "refused"
+                    else f"refused: {receipt.reason}"
+                )
             self._step("written")
         self._step("committed")
+        if receipt.outcome in ("answered", "sampled out"):
+            self._forget_form(signed)
         return receipt
 
-    def answer_all(
-        self, queries: Iterable[SignedQuery | bytes] | None = None, now: int | None = None, most: int | None = None
-    ) -> list[Receipt]:
-        """Answer many queries, or all those accepted before. Of several versions of one, the newest valid one.
+    def fill(self, signed: SignedQuery | bytes, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Hand over what a person chose in the form of a query; it is sent with the next answer,
+        and then deleted.
 
-        Anyone who relays queries may mix in old and forged ones. Signatures are checked first, and nothing else of a forged query
-        is read; of the others the newest are tried first, and those replaced by a verified one are skipped. A query that cannot
-        be answered does not stop the others. Each query that runs SQL takes a slot of the policy's length and is answered as of
+        Each row gives a bucket of each column, or None. Only a query that is trusted may be filled
+        in.
+        """
+        parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
+        self.forms.fill(authenticate(parsed, self.policy.ring, int(self.clock())), rows)
+
+    def _forget_form(self, signed: SignedQuery | bytes) -> None:
+        if not self.forms.path.exists():
+            return
+        query = (
+            SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
+        ).unverified()
+        if query.ask == "form" and not query.memoize:
+            self.forms.forget(query)
+
+    def answer_all(
+        self,
+        queries: Iterable[SignedQuery | bytes] | None = None,
+        now: int | None = None,
+        most: int | None = None,
+    ) -> list[Receipt]:
+        """Answer many queries, or all those accepted before. Of several versions of one, the newest
+        valid one.
+
+        Anyone who relays queries may mix in old and forged ones. Signatures are checked first, and
+        nothing else of a forged query is read; of the others the newest are tried first, and those
+        replaced by a verified one are skipped. A query that cannot be answered does not stop the
+        others. Each query that runs SQL takes a slot of the policy's length and is answered as of
         the beginning of its slot; after `most` of them the rest is left for the next call.
         """
         now = int(self.clock()) if now is None else now
@@ -170,7 +237,9 @@ class Device:
                 raise  # not the query's fault: nothing could be stored for the others either
             except Exception as error:
                 names = query.analyst, query.id, query.serial, query.question
-                receipt = Receipt(at, "refused", "failed", f"{type(error).__name__} while answering", *names)
+                receipt = Receipt(
+                    at, "refused", "failed", f"{type(error).__name__} while answering", *names
+                )
             receipts.append(receipt)
             if receipt.verified:
                 done.add((receipt.analyst, receipt.query))
@@ -178,7 +247,8 @@ class Device:
         return receipts
 
     def _refusals(self, errors: Sequence[QueryError], now: int) -> list[Receipt]:
-        """One receipt per reason for refusing unread queries: anyone who relays queries can send thousands of them."""
+        """One receipt per reason for refusing unread queries: anyone who relays queries can send
+        thousands of them."""
         if not errors:
             return []
         receipts = {}
@@ -193,23 +263,25 @@ class Device:
         return list(receipts.values())
 
     def once(self, transport: Transport, now: int | None = None) -> tuple[list[Receipt], Uploaded]:
-        """Ask the proxies for queries, upload what is due, and answer the queries. Without a network, continue with the known
-        ones.
+        """Ask the proxies for queries, upload what is due, and answer the queries. Without a
+        network, continue with the known ones.
 
-        Uploads come before answers, because otherwise the time between a poll and an upload would reveal how long the SQL took;
-        they come after them if the policy sends answers at once.
+        Uploads come before answers, because otherwise the time between a poll and an upload would
+        reveal how long the SQL took; they come after them if the policy sends answers at once.
         """
         found = self.fetch(transport)
         if not self.policy.upload_within:
             return self.answer_all(found, now), self.upload(transport, now)
         uploaded = self.upload(transport, now)
-        return self.answer_all(found, now), uploaded  # the network may have been slow: the epoch is determined afterwards
+        # the network may have been slow: the epoch is determined afterwards
+        return self.answer_all(found, now), uploaded
 
     def fetch(self, transport: Transport) -> list[bytes] | None:
         """The signed queries that the proxies relay; None if none of them can be reached.
 
-        The difference to the proxies' clocks is recorded before the clock decides an epoch: the smallest difference counts, so
-        that one proxy with a wrong clock, or a lying one, stops nobody.
+        The difference to the proxies' clocks is recorded before the clock decides an epoch: the
+        smallest difference counts, so that one proxy with a wrong clock, or a lying one, stops
+        nobody.
         """
         fetched = fetch_queries(self.policy, transport, self._polls)
         self.skew = min(fetched.skews, key=abs, default=None)
@@ -223,13 +295,15 @@ class Device:
     def upload(self, transport: Transport, now: int | None = None) -> Uploaded:
         """Upload what is due to the proxies."""
         now = int(self.clock()) if now is None else now
-        return upload(self.store, self.policy, transport, now, self.source, self._on_step, self._uploads)
+        return upload(
+            self.store, self.policy, transport, now, self.source, self._on_step, self._uploads
+        )
 
     def _step(self, name: str) -> None:
         if self._on_step is not None:
             self._on_step(name)
 
-    # --- the walk ---------------------------------------------------------------------------------------------------
+    # --- the walk
 
     def _receipt(self, book: StoreTransaction, signed: SignedQuery | bytes, now: int) -> Receipt:
         query: Query | None = None
@@ -239,10 +313,13 @@ class Device:
             seen = book.seen()
             query = authenticate(parsed, self.policy.ring, now)
             for key in signing_keys(parsed) & book.revoked():
-                # No signature is needed: a proxy that lies here could as well drop the shares of this query that it is sent.
-                raise RevokedKeyError(f"key {key} of {query.analyst!r} was revoked, as a proxy says")
+                # No signature is needed: a proxy that lies here could as well drop the shares of
+                # this query that it is sent.
+                raise RevokedKeyError(
+                    f"key {key} of {query.analyst!r} was revoked, as a proxy says"
+                )
             check_version(query, now, seen)
-            version = Seen(query.serial, query.digest)
+            version = SeenVersion(query.serial, query.digest)
             if seen.get((query.analyst, query.id)) != version:
                 book.accept(query.analyst, query.id, version, parsed.to_bytes(), query.proxies)
             self._step("verified")
@@ -264,7 +341,16 @@ class Device:
             left = book.accountant(self.policy.limits, now).left(query.analyst, now)
             return Receipt(now, stop.outcome, stop.reason, stop.detail, *names, epoch, left=left)
         names = query.analyst, query.id, query.serial, query.question
-        return Receipt(now, "answered", "", replay_words(query), *names, epoch, cost, accountant.left(query.analyst, now))
+        return Receipt(
+            now,
+            "answered",
+            "",
+            replay_words(query),
+            *names,
+            epoch,
+            cost,
+            accountant.left(query.analyst, now),
+        )
 
     def _epoch(self, book: StoreTransaction, query: Query, now: int) -> int:
         epoch = (now - query.schedule.origin) // query.schedule.every
@@ -274,46 +360,69 @@ class Device:
             raise _Stop("waiting", "", "the query's last epoch has passed")
         if book.is_decided(query.analyst, query.id, epoch):
             raise _Stop("again", "", f"epoch {epoch} is already decided")
+        if query.ask == "form" and not self.forms.filled(query):
+            raise _Stop("waiting", "", "the form has not been filled in")
         if self.skew is not None and abs(self.skew) > self.policy.clock_tolerance:
             side = "behind" if self.skew > 0 else "ahead of"
-            differs = f"your clock is {spoken_duration(round(abs(self.skew)))} {side} the clock of every proxy that answered"
+            differs = (
+                f"your clock is {spoken_duration(round(abs(self.skew)))} {side} the clock of every"
+                " proxy that answered"
+            )
             raise _Stop("refused", "clock", f"{differs}, so the current epoch is uncertain")
         return epoch
 
-    def _answer(self, book: StoreTransaction, query: Query, epoch: int, now: int) -> tuple[Fraction, Accountant]:
-        """Draw, charge and queue one epoch's answer; returns its cost, and the accountant afterwards."""
+    def _answer(
+        self, book: StoreTransaction, query: Query, epoch: int, now: int
+    ) -> tuple[Fraction, Accountant]:
+        """Draw, charge and queue one epoch's answer; returns its cost, and the accountant
+        afterwards."""
         policy = self.policy
         book.drop_expired(now)
-        if book.n_queued() + query.most_rows * len(query.proxies) > policy.queue_messages * len(query.proxies):
+        if book.n_queued() + query.most_rows * len(query.proxies) > policy.queue_messages * len(
+            query.proxies
+        ):
             book.decide(query.analyst, query.id, epoch)  # so that each lost epoch is counted once
-            raise _Stop("refused", "queue full", f"{policy.queue_messages} messages are already waiting for their proxies")
+            raise _Stop(
+                "refused",
+                "queue full",
+                f"{policy.queue_messages} messages are already waiting for their proxies",
+            )
         payment = Payment(book, policy, query, now)
         if payment.refusal is not None:
             raise _Stop("refused", "budget", payment.refusal)
         try:
             self._check_sql(book, query)
         except _Stop:
-            book.decide(query.analyst, query.id, epoch)  # it took a slot, and must not take another in this epoch
+            # it took a slot, and must not take another in this epoch
+            book.decide(query.analyst, query.id, epoch)
             raise
         stratum = policy.stratum(query) or 0
         end, ready = query.schedule.end_of_epoch(epoch), now + policy.slot
         due = ready + int(self.source.below(max(1, min(policy.upload_within, end - ready)), 1)[0])
-        book.decide(query.analyst, query.id, epoch)
+        if query.once:
+            book.decide_all(query.analyst, query.id)
+        else:
+            book.decide(query.analyst, query.id, epoch)
         chosen = bool(encoding.sample(query, 1, stratum, self.source)[0])
         self._step("sampled")
         reports = charge = None
         if chosen:
-            truth = self._truth(book, query)
+            kept = PermanentAnswers.of(book, query) if query.memoize else None
+            found = self._found(query, kept)
             self._step("read")
             charge = payment.make()
             self._step("charged")
-            reports = (
-                self._memoized(book, query, truth, epoch) if query.memoize else encoding.randomize(query, truth, self.source)
-            )
+            reports = self._reports(book, query, kept, found, epoch)
             self._step("randomized")
         if chosen or query.cover:
-            answer = None if charge is None else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
-            for records in encoding.share_records(query, epoch, reports, query.most_rows, stratum, self.source):
+            answer = (
+                None
+                if charge is None
+                else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
+            )
+            for records in encoding.share_records(
+                query, epoch, reports, query.most_rows, stratum, self.source
+            ):
                 for proxy, record in zip(query.proxies, records, strict=True):
                     book.enqueue(proxy, record, due, end + policy.keeps(query), answer)
             self._step("queued")
@@ -322,31 +431,43 @@ class Device:
         return payment.cost, payment.accountant
 
     def _check_sql(self, book: StoreTransaction, query: Query) -> None:
-        """Refuse SQL that does not compile on what is shared: the last possible refusal, before the data are read."""
+        """Refuse SQL that does not compile on what is shared: the last possible refusal, before the
+        data are read."""
         policy = self.policy
+        if query.ask == "form":
+            return  # it reads what was chosen in it, by a statement of ours
         try:
             shape = self._shared(book)
             caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
-            n_columns = self._in_time(lambda: sandbox.compiles(shape, query.sql, **caps))
+            n_columns = self._in_time(lambda: sandbox.compiles(shape, query.statement, **caps))
         except NotSharedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
         except (SandboxError, _Late) as error:
             if not isinstance(error, _VERDICTS) or isinstance(error, SandboxBusyError):
-                return  # the machine is starved, perhaps by a large copy: refusing would reveal that
+                # the machine is starved, perhaps by a large copy: refusing would reveal that
+                return
             raise _Stop("refused", "forbidden SQL", str(error)) from None
         except VaultError as error:
             raise _Stop("refused", "vault", str(error)) from None
         if n_columns not in (None, len(query.columns)):
-            detail = f"the SQL returns {n_columns} columns, but the query has buckets for {len(query.columns)}"
+            detail = (
+                f"the SQL returns {n_columns} columns, but the query has buckets for"
+                f" {len(query.columns)}"
+            )
             raise _Stop("refused", "columns", detail)
 
     def _shared(self, book: StoreTransaction) -> Shape:
-        """What is shared; while the owner is writing, what was shared when the vault could last be read.
+        """What is shared; while the owner is writing, what was shared when the vault could last be
+        read.
 
         Refusing would reveal when, and for how long, the owner is writing.
         """
         try:
-            shape = self._in_time(lambda: sandbox.shared(self.vault, patience=self.policy.deadline, isolated=self._isolated))
+            shape = self._in_time(
+                lambda: sandbox.shared(
+                    self.vault, patience=self.policy.deadline, isolated=self._isolated
+                )
+            )
         except (VaultBusyError, _Late):
             known = book.shared()
             if known is None:
@@ -355,20 +476,21 @@ class Device:
         book.keep_shared(shape)
         return shape
 
-    def _truth(self, book: StoreTransaction, query: Query) -> NDArray[np.intp]:
-        """The buckets of the true answer, always `most_rows` of them, whatever the data and whatever goes wrong."""
+    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.FoundAnswer:
+        """The buckets of the true answer, always `most_rows` of them, whatever the data and
+        whatever goes wrong."""
+        memo = None if kept is None else kept.memo
+        task = sandbox.SandboxTask(
+            query.statement, query.buckets.plain, query.rows, query.most_rows, query.ones, memo
+        )
         try:
-            found = self._read(book, query)
+            return self._read(query, task)
         except Exception:  # any error here may be caused by the data, and silence would reveal it
-            found = []
-        filled = np.array([*found, *[NONE] * (max(query.most_rows, query.ones) - len(found))], dtype=np.intp)
-        return encoding.checked(query, filled[np.newaxis] if query.ones > 1 else filled)
+            return task.nothing()
 
-    def _read(self, book: StoreTransaction, query: Query) -> list[int]:
-        """The buckets of up to `most_rows` of the rows that the SQL finds, in the sandbox's process."""
+    def _read(self, query: Query, task: sandbox.SandboxTask) -> sandbox.FoundAnswer:
+        """What the SQL finds, in the sandbox's process."""
         policy = self.policy
-        memo = (scope_of(query), book.secret()) if query.memoize else None
-        task = sandbox.Task(query.sql, query.buckets.plain, query.rows, query.most_rows, query.ones, memo)
         within = policy.deadline + (_START_UP if policy.slot else _UNHURRIED)
         over = threading.Event()
 
@@ -377,26 +499,35 @@ class Device:
                 raise _Late  # the coins are for others now
             return self._some(n, most)
 
-        def work() -> list[int]:
+        def work() -> sandbox.FoundAnswer:
             ends = time.monotonic() + within
+            caps: Any = {
+                "deadline": policy.deadline,
+                "max_rows": policy.max_rows,
+                "max_memory": policy.max_memory,
+            }
+            if query.ask == "form":
+                return sandbox.answer(
+                    self.forms.vault, task, draw, within=within, isolated=self._isolated, **caps
+                )
             with suppress(VaultError):  # an owner who is writing keeps old rows a little longer
                 self.vault.forget(int(self.clock()), patience=within / 4)
-            caps: Any = {"deadline": policy.deadline, "max_rows": policy.max_rows, "max_memory": policy.max_memory}
             left = ends - time.monotonic()
-            return sandbox.answer(self.vault, task, draw, within=left, isolated=self._isolated, **caps)
+            return sandbox.answer(
+                self.vault, task, draw, within=left, isolated=self._isolated, **caps
+            )
 
         try:
-            found = self._in_time(work)
+            return self._in_time(work)
         finally:
             over.set()
-        while found and found[-1] == NONE:
-            found.pop()
-        return found
 
     def _in_time(self, work: Callable[[], _T]) -> _T:
-        """The result of the work, if it finishes within its part of the slot; otherwise nobody waits for it.
+        """The result of the work, if it finishes within its part of the slot; otherwise nobody
+        waits for it.
 
-        All work ends by itself at that time. This is for what nothing can end, such as a file system that hangs.
+        All work ends by itself at that time. This is for what nothing can end, such as a file
+        system that hangs.
         """
         if not self.policy.slot:
             return work()
@@ -418,7 +549,8 @@ class Device:
         return cast("_T", result)
 
     def _some(self, n: int, most: int) -> list[int]:
-        """Up to `most` of `n` rows, every choice equally likely (the first steps of a Fisher-Yates shuffle)."""
+        """Up to `most` of `n` rows, every choice equally likely (the first steps of a Fisher-Yates
+        shuffle)."""
         places = list(range(n))
         for i in range(min(n, most)):
             if n - i > 1:
@@ -426,16 +558,19 @@ class Device:
                 places[i], places[j] = places[j], places[i]
         return places[:most]
 
-    def _memoized(self, book: StoreTransaction, query: Query, truth: NDArray[np.intp], epoch: int) -> NDArray[np.uint8]:
-        """Reports made from permanent answers, which are drawn where a slot has none for its answer and may have another."""
-        scope = scope_of(query)
-        keys = [book.answer_key(scope, *np.atleast_1d(answer).tolist()) for answer in truth]
-        kept = [book.permanent(scope, slot, key, query.distinct) for slot, key in enumerate(keys)]
-        fresh = [slot for slot, found in enumerate(kept) if found is None]
-        drawn = encoding.permanent_rows(query, truth[fresh], self.source)
-        for slot, row in zip(fresh, drawn, strict=True):
-            kept[slot] = book.keep_permanent(scope, slot, keys[slot], row.tobytes()), row.tobytes()
-        settled = [found for found in kept if found is not None]
-        book.spoke([place for place, _ in settled], epoch)
-        rows = np.frombuffer(b"".join(row for _, row in settled), dtype=np.uint8).reshape(len(keys), query.report_bytes)
-        return encoding.replay_rows(query, rows, self.source)
+    def _reports(
+        self,
+        book: StoreTransaction,
+        query: Query,
+        kept: PermanentAnswers | None,
+        found: sandbox.FoundAnswer,
+        epoch: int,
+    ) -> NDArray[np.uint8]:
+        """The reports of what was found. The same work whatever that is: draws do not branch on the
+        answer."""
+        if kept is not None:
+            return kept.reports(book, found, epoch, self.source)
+        truth = np.array(found.buckets, dtype=np.intp)
+        return encoding.randomize(
+            query, truth[np.newaxis] if query.ones > 1 else truth, self.source
+        )

@@ -1,7 +1,8 @@
-"""Was what this device was asked announced to everybody? Its own log of queries, compared with the public feeds.
+"""Was what this device was asked announced to everybody? Its own log of queries, compared with the
+public feeds.
 
-Feeds of proxies are asked without a token, like the lists of queries. That of the aggregator is asked only if the owner says so:
-a device does not otherwise talk to it.
+Feeds of proxies are asked without a token, like the lists of queries. That of the aggregator is
+asked only if the owner says so: a device does not otherwise talk to it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from deniable.client.store import Store
+from deniable.client.storage.store import Store
 from deniable.errors import DeniableError, QueryError
-from deniable.queries.signing import SignedQuery
-from deniable.service.chained_lines import Head, check_lines
+from deniable.queries.signed.signing import SignedQuery
+from deniable.service.files.chained_lines import Head, check_lines
 from deniable.service.query_feed import read_feed
 
 __all__ = ["Asked", "FeedFinding", "check_feed", "feed_client"]
@@ -56,12 +57,19 @@ class FeedFinding:
     @property
     def holds(self) -> bool:
         """Whether all that was asked is in the feed, in the same bytes, and its chain holds."""
-        return not (self.problem or self.faults or self.missing or self.unannounced or self.different)
+        return not (
+            self.problem or self.faults or self.missing or self.unannounced or self.different
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
-        lists = {name: getattr(self, name) for name in ("agreed", "missing", "unannounced", "different")}
-        named = {name: [{**each._asdict(), "digest": each.digest.hex()} for each in found] for name, found in lists.items()}
+        lists = {
+            name: getattr(self, name) for name in ("agreed", "missing", "unannounced", "different")
+        }
+        named = {
+            name: [{**each._asdict(), "digest": each.digest.hex()} for each in found]
+            for name, found in lists.items()
+        }
         head = None if self.head is None else str(self.head)
         return {
             "address": self.address,
@@ -81,7 +89,8 @@ def feed_client() -> Any:
 
 
 def check_feed(store: Store, client: Any, address: str, asked: Iterable[Asked]) -> FeedFinding:
-    """Compare what was asked with the feed at an address. The head is remembered: a feed that is rewritten is found next time."""
+    """Compare what was asked with the feed at an address. The head is remembered: a feed that is
+    rewritten is found next time."""
     found = FeedFinding(address)
     with store.transaction() as book:
         known = book.feed_head(address)
@@ -103,7 +112,9 @@ def check_feed(store: Store, client: Any, address: str, asked: Iterable[Asked]) 
     for each in asked:
         digests = announced.get((f"{each.analyst}/{each.query}", each.serial))
         if digests is None:
-            (found.unannounced if f"{each.analyst}/{each.query}" in names else found.missing).append(each)
+            (
+                found.unannounced if f"{each.analyst}/{each.query}" in names else found.missing
+            ).append(each)
         else:
             (found.agreed if each.digest in digests else found.different).append(each)
     if not found.faults and found.head.lines:
@@ -113,7 +124,8 @@ def check_feed(store: Store, client: Any, address: str, asked: Iterable[Asked]) 
 
 
 def _version(line: bytes) -> tuple[tuple[str, int] | None, bytes]:
-    """The query and version that a line announces, by the signed bytes in it, not by what the line says of them."""
+    """The query and version that a line announces, by the signed bytes in it, not by what the line
+    says of them."""
     try:
         signed = json.loads(line)["signed"]
         header = SignedQuery.from_bytes(json.dumps(signed).encode()).header()

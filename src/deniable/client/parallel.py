@@ -14,17 +14,19 @@ _T = TypeVar("_T")
 
 
 class Lines(Generic[_T]):
-    """One worker per name. A worker that is still busy is left alone, and nobody waits for its result."""
+    """One worker per name. A worker that is still busy is left alone, and nobody waits for its
+    result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._busy: set[str] = set()
 
     def run(self, work: Mapping[str, Callable[[], _T]], patience: float) -> dict[str, _T]:
-        """Do the work of all names at the same time; returns what is done after `patience` seconds, in the order of the names.
+        """Do the work of all names at the same time; returns what is done after `patience` seconds,
+        in the order of the names.
 
-        An exception in any of the work is raised here. Work that takes longer continues in the background, and its name is
-        skipped until it ends.
+        An exception in any of the work is raised here. Work that takes longer continues in the
+        background, and its name is skipped until it ends.
         """
         with self._lock:
             free = [name for name in work if name not in self._busy]
@@ -45,7 +47,10 @@ class Lines(Generic[_T]):
         return {name: results[name] for name in work if name in results}
 
     def _do(
-        self, name: str, work: Callable[[], _T], done: queue.SimpleQueue[tuple[str, _T | None, BaseException | None]]
+        self,
+        name: str,
+        work: Callable[[], _T],
+        done: queue.SimpleQueue[tuple[str, _T | None, BaseException | None]],
     ) -> None:
         try:
             outcome = name, work(), None

@@ -1,4 +1,5 @@
-"""What an answer costs its owner, as the ledger of a device counts it: a function of the query and of what was paid before."""
+"""What an answer costs its owner, as the ledger of a device counts it: a function of the query and
+of what was paid before."""
 
 from __future__ import annotations
 
@@ -6,26 +7,29 @@ from fractions import Fraction
 
 from deniable.client import encoding
 from deniable.client.policy import Policy
-from deniable.client.store import StoreTransaction
+from deniable.client.storage.store import StoreTransaction
 from deniable.privacy.ledger import PrivacyEvent
-from deniable.queries import canonical
 from deniable.queries.query import Query
+from deniable.queries.signed import canonical
 
 __all__ = ["Payment", "scope_of"]
 
 
 def scope_of(query: Query) -> bytes:
-    """What a permanent answer belongs to: the question and its mechanism, over all versions that do not change these."""
+    """What a permanent answer belongs to: the question and its mechanism, over all versions that do
+    not change these."""
     fields = query.to_dict()
     named = [fields[name] for name in ("analyst", "id", "sql", "columns", "mechanism")]
-    return canonical.encode(named if query.ones == 1 else [*named, query.ones])
+    named += [] if query.ones == 1 else [query.ones]
+    return canonical.encode(named if query.ask == "sql" else [*named, query.ask, query.value])
 
 
 class Payment:
     """What an answer costs and whether it is allowed, decided before the data are read.
 
-    A memoized question is paid for in advance: all permanent answers that its slots may ever draw, once. As long as another may
-    be drawn, that reserve counts as spent today, so that a limit over a period holds in every period.
+    A memoized question is paid for in advance: all permanent answers that its slots may ever draw,
+    once. As long as another may be drawn, that reserve counts as spent today, so that a limit over
+    a period holds in every period.
     """
 
     def __init__(self, book: StoreTransaction, policy: Policy, query: Query, now: int) -> None:
@@ -36,7 +40,9 @@ class Payment:
         if self._scope is not None:
             before = book.reserved_cost(self._scope)
             paid = book.reserved(self._scope)
-            wanted = {slot: max(query.distinct, paid.get(slot, 0)) for slot in range(query.most_rows)}
+            wanted = {
+                slot: max(query.distinct, paid.get(slot, 0)) for slot in range(query.most_rows)
+            }
             self._answers = {**paid, **wanted}
             total = encoding.cost_of_row(query) * sum(self._answers.values())
         self.cost = total - before
@@ -52,13 +58,14 @@ class Payment:
             spent = self._book.spent_on(query.analyst, query.id)
             if spent + self.cost > Fraction(repr(query.budget.epsilon)):
                 return (
-                    f"the query's budget is {query.budget.epsilon:g} in all, {float(spent):.6g} is spent,"
-                    f" and an answer costs {float(self.cost):.6g}"
+                    f"the query's budget is {query.budget.epsilon:g} in all, {float(spent):.6g} is"
+                    f" spent, and an answer costs {float(self.cost):.6g}"
                 )
         return self.accountant.check(self._event)
 
     def make(self) -> int | None:
-        """Record the charge; returns its row if it is for this answer alone, and not for permanent answers."""
+        """Record the charge; returns its row if it is for this answer alone, and not for permanent
+        answers."""
         if not self._due:
             return None
         self.accountant.record(self._event)

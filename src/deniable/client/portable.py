@@ -1,7 +1,9 @@
-"""The draws of docs/wire.md, one 64-bit word at a time: what a client in another language makes of the same random bytes.
+"""The draws of docs/wire.md, one 64-bit word at a time: what a client in another language makes of
+the same random bytes.
 
-The library's own sources draw the same laws in bulk, from other bits. This one is slow and plain. The vectors of
-`tests/vectors/client-v1.json` are made with it, so that a port can be compared with the library byte by byte.
+The library's own sources draw the same laws in bulk, from other bits. This one is slow and plain.
+The vectors of `tests/vectors/client-v1.json` are made with it, so that a port can be compared with
+the library byte by byte.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.randomness import ONE, Categorical, ScriptedSource
+from deniable.randomness import ONE, Categorical
+from deniable.scripted_randomness import ScriptedSource
 
 __all__ = ["PortableSource"]
 
@@ -39,7 +42,9 @@ class PortableSource(ScriptedSource):
 
     def bit_rows(self, numerator: int, n: int, width: int) -> _Bytes:
         bits = [[self.word() < numerator for _ in range(width)] for _ in range(n)]
-        return np.packbits(np.array(bits, dtype=np.uint8).reshape(n, width), axis=1, bitorder="little")
+        return np.packbits(
+            np.array(bits, dtype=np.uint8).reshape(n, width), axis=1, bitorder="little"
+        )
 
     def below(self, bound: int, n: int) -> NDArray[np.int64]:
         return np.array([self._below(bound) for _ in range(n)], dtype=np.int64)
@@ -53,7 +58,9 @@ class PortableSource(ScriptedSource):
                 return high
 
     def pick(self, thresholds: NDArray[np.uint64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        return np.array([_reached(thresholds[row].tolist(), self.word()) for row in rows], dtype=np.int64)
+        return np.array(
+            [_reached(thresholds[row].tolist(), self.word()) for row in rows], dtype=np.int64
+        )
 
     def outcomes(self, law: Categorical, n: int) -> NDArray[Any]:
         edges = list(accumulate(law.weights[:-1]))

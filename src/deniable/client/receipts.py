@@ -1,4 +1,5 @@
-"""Receipts: what the owner is told, in plain words. They say that an answer was given, never what it was."""
+"""Receipts: what the owner is told, in plain words. They say that an answer was given, never what
+it was."""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ It cost 0.5; 1.5 is left for City.
 
     time: int
     outcome: str
-    """`answered`, `sampled out`, `refused`, `given back`; `again` and `waiting` if there was nothing to decide; these are not
-    kept."""
+    """`answered`, `sampled out`, `refused`, `given back`; `again` and `waiting` if there was
+    nothing to decide; these are not kept."""
     reason: str
     """Why it was refused, in a word or two."""
     detail: str
-    """What was refused and why; of an answer, what its replays lose together and whether they can be linked."""
+    """What was refused and why; of an answer, what its replays lose together and whether they can
+    be linked."""
     analyst: str
     query: str
     serial: int
@@ -36,38 +38,63 @@ It cost 0.5; 1.5 is left for City.
     epsilon: Fraction = Fraction(0)
     """What it cost. A report made from a permanent answer that is paid for costs nothing."""
     left: Fraction | None = None
-    """What was left for the analyst at that time; None if no limit applies or the analyst is unknown."""
+    """What was left for the analyst at that time; None if no limit applies or the analyst is
+    unknown."""
     verified: bool = True
-    """Whether the query is trusted. One with an invalid signature is not read, and has no names here."""
+    """Whether the query is trusted. One with an invalid signature is not read, and has no names
+    here."""
     first: int | None = None
     times: int = 1
     """How often the same refusal happened, since `first`."""
 
     def __str__(self) -> str:
         if not (self.verified or self.analyst):
-            return f"{iso_time(self.time)}  A query not signed by a key you trust was not read. {self._outcome()}"
-        question = self.question.strip().splitlines()[0] if self.question.strip() else "a question without words"
-        who = self.analyst if self.verified else f"Somebody who claims to be {self.analyst or 'nobody'}"
+            return (
+                f"{iso_time(self.time)}  A query not signed by a key you trust was not read."
+                f" {self._outcome()}"
+            )
+        question = (
+            self.question.strip().splitlines()[0]
+            if self.question.strip()
+            else "a question without words"
+        )
+        who = (
+            self.analyst
+            if self.verified
+            else f"Somebody who claims to be {self.analyst or 'nobody'}"
+        )
         version = f" ({self.query}, version {self.serial})" if self.query else ""
         return f"{iso_time(self.time)}  {who} asked: {question}{version}. {self._outcome()}"
 
     def _outcome(self) -> str:
         if self.outcome == "answered":
             cost = (
-                f"It cost {_short(self.epsilon)}" if self.epsilon else "It cost nothing new: it was made from a permanent answer"
+                f"It cost {_short(self.epsilon)}"
+                if self.epsilon
+                else "It cost nothing new: it was made from a permanent answer"
             )
             left = "" if self.left is None else f"; {_short(self.left)} is left for {self.analyst}"
             more = f" {self.detail}." if self.detail else ""
             return f"Answered for epoch {self.epoch}, randomized. {cost}{left}.{more}"
         if self.outcome == "given back":
             return (
-                f"The answer for epoch {self.epoch} could not be delivered and never left: {_short(-self.epsilon)} is given back."
+                f"The answer for epoch {self.epoch} could not be delivered and never left:"
+                f" {_short(-self.epsilon)} is given back."
             )
         if self.outcome == "sampled out":
-            return f"Not answered for epoch {self.epoch}: the sampling coin said no. It cost nothing."
+            return (
+                f"Not answered for epoch {self.epoch}: the sampling coin said no. It cost nothing."
+            )
         if self.outcome == "refused":
-            often = "" if self.times == 1 else f" {self.times} times since {iso_time(self.first or self.time)}."
-            return f"Refused ({self.reason}): {self.detail}. Nothing was sent, and it cost nothing.{often}"
+            often = (
+                ""
+                if self.times == 1
+                else f" {self.times} times since {iso_time(self.first or self.time)}."
+            )
+            return (
+                f"Refused ({self.reason}): {self.detail}. Nothing was sent, and it cost"
+                f" nothing.{often}"
+            )
         return f"Nothing to do: {self.detail}."
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The console's part of the aggregator's interface: its files, signing in, planning, and the public list of queries."""
+"""The console's part of the aggregator's interface: its files, signing in, planning, and the public
+list of queries."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from deniable.aggregator.service import Service
-from deniable.aggregator.sessions import COOKIE, authorize, csrf_word, forget_cookie, from_own_page, set_cookie
+from deniable.aggregator.web.sessions import (
+    COOKIE,
+    authorize,
+    csrf_word,
+    forget_cookie,
+    from_own_page,
+    set_cookie,
+)
 from deniable.console.console_documents import CONSOLE_OPERATIONS
 from deniable.console.design_plans import DesignRequest, design_answer, simulate_design
 from deniable.console.drafts import Draft, check_draft
@@ -18,13 +26,14 @@ from deniable.console.public_queries import PublicQueries
 from deniable.console.static_files import add_static_files
 from deniable.errors import RefusedError
 from deniable.service.fair_parts import FairTurns
-from deniable.service.openapi import describe
+from deniable.service.http.openapi import describe
 
 __all__ = ["add_console"]
 
 _COMPUTED_AT_ONCE = 2
 _MOST_WAITING = 4
-"""Plans, simulations and checks: how many are computed at a time, and how many of one analyst wait for that."""
+"""Plans, simulations and checks: how many are computed at a time, and how many of one analyst wait
+for that."""
 
 
 class _SignIn(BaseModel):
@@ -45,8 +54,17 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
         holder = service.holder_of(token)
         if holder is None:
             raise RefusedError("token", 401, "Unknown token.")
-        role = holder.role if holder.role == "operator" or holder.may_somewhere("publish") else "reader"
-        return {"name": holder.name, "role": role, "csrf": csrf_word(token), "proxies": list(service.names)}
+        role = (
+            holder.role
+            if holder.role == "operator" or holder.may_somewhere("publish")
+            else "reader"
+        )
+        return {
+            "name": holder.name,
+            "role": role,
+            "csrf": csrf_word(token),
+            "proxies": list(service.names),
+        }
 
     @app.put("/v1/session")
     def sign_in(given: _SignIn, request: Request, response: Response) -> dict[str, Any]:
@@ -75,8 +93,11 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
 def _add_planning(app: FastAPI, service: Service) -> None:
     turns = FairTurns(_COMPUTED_AT_ONCE, _MOST_WAITING, reason="computing")
 
-    async def computed(request: Request, right: str, compute: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-        """What `compute` returns, in the turn of whoever asks; they need the right on some analyst's queries, if one is named."""
+    async def computed(
+        request: Request, right: str, compute: Callable[..., dict[str, Any]], *given: Any
+    ) -> dict[str, Any]:
+        """What `compute` returns, in the turn of whoever asks; they need the right on some
+        analyst's queries, if one is named."""
         holder = (await run_in_threadpool(authorize, service, request)).holder
         if right and not holder.may_somewhere(right):
             raise RefusedError("right", 403, f"this needs the right to {right} queries")
@@ -85,12 +106,15 @@ def _add_planning(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/plan")
     async def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """Plan epsilon, people or ± from the other two, with the risk and the resources; or why not, and what comes closest."""
-        return await computed(request, "", design_answer, given)
+        """Plan epsilon, people or ± from the other two, with the risk and the resources; or why
+        not, and what comes closest. `until` gives the epochs that the query would have if it were
+        signed now."""
+        return await computed(request, "", design_answer, given.scheduled(service.clock()))
 
     @app.post("/v1/simulate")
     async def simulate_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """Try the design on simulated people with the guessed proportions. Nobody is asked. Needs the right to publish.
+        """Try the design on simulated people with the guessed proportions. Nobody is asked. Needs
+        the right to publish.
 
         `people` says how many were simulated: fewer than planned, if there are many buckets.
         """
@@ -98,8 +122,11 @@ def _add_planning(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/queries/check")
     async def check_a_query(given: Draft, request: Request) -> dict[str, Any]:
-        """Check a draft query; one without errors is returned as the bytes to sign. Needs the right to publish."""
-        return await computed(request, "publish", check_draft, given, list(service.names), service.clock())
+        """Check a draft query; one without errors is returned as the bytes to sign. Needs the right
+        to publish."""
+        return await computed(
+            request, "publish", check_draft, given, list(service.names), service.clock()
+        )
 
 
 def _add_public(app: FastAPI, service: Service) -> None:
@@ -107,10 +134,11 @@ def _add_public(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/public/queries")
     def public_queries(request: Request) -> Response:
-        """Every query as signed, with its versions, and the keys to check them with. No token is needed.
+        """Every query as signed, with its versions, and the keys to check them with. No token is
+        needed.
 
-        `feed` and `audit` are the heads of the public feed and of the audit log: note them down to detect a log that is rewritten
-        later. `ETag` and `If-None-Match` are supported.
+        `feed` and `audit` are the heads of the public feed and of the audit log: note them down to
+        detect a log that is rewritten later. `ETag` and `If-None-Match` are supported.
         """
         content, tag = queries.document()
         headers = {"ETag": tag, "Cache-Control": "no-cache"}

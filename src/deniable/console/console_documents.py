@@ -1,4 +1,5 @@
-"""The responses of the console's part of the aggregator's interface, as types that describe them in `/openapi.json`."""
+"""The responses of the console's part of the aggregator's interface, as types that describe them in
+`/openapi.json`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from deniable.service.openapi import BEARER, COOKIE, Operation
+from deniable.service.http.openapi import BEARER, COOKIE, Operation
 
 __all__ = ["CONSOLE_OPERATIONS"]
 
@@ -35,6 +36,7 @@ class PublicQueryDocument(BaseModel):
     epsilon_sampled: float | None
     delta_sampled: float | None
     sampled_crowd: int | None
+    public_results: bool
     summary: str
 
 

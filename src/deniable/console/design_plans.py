@@ -1,5 +1,5 @@
-"""A plan as the console shows it: what a design can detect, what it costs a person, what would have to change, and the resources
-it needs."""
+"""A plan as the console shows it: what a design can detect, what it costs a person, what would have
+to change, and the resources it needs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from deniable.console.draft_schedule import draft_schedule
+from deniable.console.risk import MONTH, life_risk
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
-from deniable.mechanisms.mechanism import Mechanism, from_dict
-from deniable.mechanisms.memoized_unary import MemoizedUnary
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.protocols.memoized_unary import MemoizedUnary
+from deniable.mechanisms.protocols.unary import UnaryMechanism
+from deniable.mechanisms.registry import from_dict
 from deniable.mechanisms.reports import Tally
-from deniable.mechanisms.unary import UnaryMechanism
+from deniable.numerics import boundary
 from deniable.planning.plan import Plan, plan
-from deniable.planning.precision import Spread, deviations
+from deniable.planning.precision import ExpectedSpread, deviations
 from deniable.planning.request import SMALLEST
 from deniable.privacy.release_accountant import Releases
-from deniable.queries.query import DEFAULT_STEP
-from deniable.queries.schedule import duration
-from deniable.queries.sizes import row_words, smallest_class
+from deniable.queries.recipe import DEFAULT_STEP
+from deniable.queries.schedule import Schedule, duration
 from deniable.randomness import system_source
+from deniable.wire.sizes import row_words, smallest_class
 
 __all__ = ["DesignRequest", "design_answer", "simulate_design"]
 
-_MONTH = 30 * 86_400
-_PRIOR = 0.10
 _LARGEST_EPSILON = 12.0
 _CURVE = tuple(float(each) for each in np.geomspace(0.2, 6.0, 25))
 _MOST_RUNS = 12
@@ -40,7 +42,8 @@ _CELLS_AT_ONCE = 1 << 25
 
 
 class DesignRequest(BaseModel):
-    """All but one of people, ±, epsilon; the share to detect; and what is known about the query so far."""
+    """All but one of people, ±, epsilon; the share to detect; and what is known about the query so
+    far."""
 
     people: int | None = Field(default=None, ge=1, le=1 << 40)
     margin: float | None = Field(default=None, ge=SMALLEST, lt=1)
@@ -48,19 +51,34 @@ class DesignRequest(BaseModel):
     share: float = Field(ge=SMALLEST, lt=1)
     buckets: int = Field(ge=2, le=1 << 10)
     complete: bool = False
-    """Whether every answer is in a bucket: otherwise only bit-vector reports can say that it is in none."""
+    """Whether every answer is in a bucket: otherwise only bit-vector reports can say that it is in
+    none."""
     guesses: list[float] = Field(default_factory=list, max_length=1 << 10)
     every: str | int = "1 d"
     epochs: int = Field(default=1, ge=1, le=1 << 32)
+    until: str | None = Field(default=None, max_length=40)
+    """The last day, if that is known rather than the number of epochs."""
     budget: float | None = Field(default=None, gt=0, le=1e6)
     memoize: bool = False
     proxies: int = Field(default=2, ge=2, le=16)
     price_per_gb: float = Field(default=0.0, ge=0, le=1e6)
     runs: int = Field(default=_MOST_RUNS, ge=1, le=_MOST_RUNS)
 
+    def scheduled(self, now: int) -> DesignRequest:
+        """The request with the epochs that the query would have if it were signed now."""
+        if self.until is None:
+            return self
+        schedule = Schedule(**draft_schedule(self.every, self.until, now))
+        return self.model_copy(update={"epochs": schedule.n_epochs})
+
     def wishes(self, **changes: Any) -> dict[str, Any]:
         """The arguments of the planner."""
-        given = {"population": self.people, "margin": self.margin, "epsilon": self.epsilon, "share": self.share}
+        given = {
+            "population": self.people,
+            "margin": self.margin,
+            "epsilon": self.epsilon,
+            "share": self.share,
+        }
         mechanism = None if self.complete else "OptimizedUnary"
         return {**given, "buckets": self.buckets, "mechanism": mechanism, **changes}
 
@@ -69,7 +87,11 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     """The design, or why there is none and what comes closest."""
     given = [name for name in ("people", "margin", "epsilon") if getattr(request, name) is not None]
     if len(given) != 2:
-        raise ParameterError("people, margin, epsilon", given, "must be given, except for one of them, which is found")
+        raise ParameterError(
+            "people, margin, epsilon",
+            given,
+            "must be given, except for one of them, which is found",
+        )
     try:
         found = plan(**request.wishes())
     except InfeasiblePlanError as error:
@@ -90,22 +112,36 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
 
 
 def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
-    """The mechanism of the reports: permanent bits are randomized once more in each, as in the query that is drafted."""
+    """The mechanism of the reports: permanent bits are randomized once more in each, as in the
+    query that is drafted."""
     two_steps = request.memoize and isinstance(mechanism, UnaryMechanism)
     return MemoizedUnary(mechanism, **DEFAULT_STEP) if two_steps else mechanism
 
 
-def _second_step(request: DesignRequest, figures: Mapping[str, Any]) -> tuple[str, dict[str, float]]:
-    """Why a planned target is missed by the reports of permanent answers, and what would meet it."""
+def _second_step(
+    request: DesignRequest, figures: Mapping[str, Any]
+) -> tuple[str, dict[str, float]]:
+    """Why a planned target is missed by the reports of permanent answers, and what would meet
+    it."""
     needed = math.ceil(figures["people"] * (figures["margin"] / (request.margin or 1.0)) ** 2)
-    problem = f"each report randomizes the permanent answer once more, which leaves ± {100 * figures['margin']:.3g} points"
+    problem = (
+        "each report randomizes the permanent answer once more, which leaves ±"
+        f" {100 * figures['margin']:.3g} points"
+    )
     return problem, {"margin": figures["margin"], "population": needed}
 
 
-def _figures(request: DesignRequest, mechanism: Mechanism, sampling: float, people: int) -> dict[str, Any]:
+def _figures(
+    request: DesignRequest, mechanism: Mechanism, sampling: float, people: int
+) -> dict[str, Any]:
     """Everything that follows from a mechanism, a sampling rate and a number of people."""
-    spread, z, reports = Spread.of(_reported(request, mechanism)), deviations(0.95), sampling * people
+    spread, z, reports = (
+        ExpectedSpread.of(_reported(request, mechanism)),
+        deviations(0.95),
+        sampling * people,
+    )
     margin = z * spread.stderr(request.share, reports)
+    every = duration("every", request.every)
     return {
         "people": people,
         "epsilon": mechanism.epsilon,
@@ -115,10 +151,15 @@ def _figures(request: DesignRequest, mechanism: Mechanism, sampling: float, peop
         "sampling": sampling,
         "reports": reports,
         "mechanism": _recipe(mechanism),
-        "report_bytes": _bytes(mechanism),
+        "report_bytes": mechanism.report_bytes,
         **Releases(mechanism, sampling).sampled(max(1, people)).sampled_fields(),
-        "reaches": [z * spread.stderr(min(max(guess, 0.0), 1.0), reports) for guess in request.guesses],
-        "risk": _risk(request, mechanism.epsilon),
+        "reaches": [
+            z * spread.stderr(min(max(guess, 0.0), 1.0), reports) for guess in request.guesses
+        ],
+        "risk": life_risk(
+            mechanism.epsilon, every, request.epochs, request.budget, request.memoize
+        ),
+        "every": every,
         "cost": _cost(request, mechanism, reports, sampling),
         "curve": _curve(request, mechanism, reports),
     }
@@ -130,11 +171,6 @@ def _recipe(mechanism: Mechanism) -> dict[str, Any]:
     return {"name": parameters.pop("mechanism"), **parameters}
 
 
-def _bytes(mechanism: Mechanism) -> int:
-    dtype, shape = mechanism.layout
-    return int(dtype.itemsize * math.prod(shape))
-
-
 def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float]) -> dict[str, Any]:
     """Why there is no such design, what comes closest, and what the best one would show: noise."""
     names = {"population": "people", "share": "share", "epsilon": "epsilon", "margin": "margin"}
@@ -144,24 +180,31 @@ def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float])
     people = request.people
     if people is None:
         wanted = ((request.margin or request.share) / deviations(0.95)) ** 2
-        people = max(1, math.ceil(Spread.of(mechanism).variance(request.share) / wanted))
-    return {"feasible": False, "problem": problem, "nearest": near, **_figures(request, mechanism, 1.0, people)}
+        people = max(1, math.ceil(ExpectedSpread.of(mechanism).variance(request.share) / wanted))
+    return {
+        "feasible": False,
+        "problem": problem,
+        "nearest": near,
+        **_figures(request, mechanism, 1.0, people),
+    }
 
 
 def _epsilon_for(request: DesignRequest) -> float:
     """The epsilon at which the ± is the requested one, or as close as possible."""
-    low, high = 0.05, _LARGEST_EPSILON
-    for _ in range(30):
-        middle = math.sqrt(low * high)
-        reach = deviations(0.95) * Spread.of(_best(request, middle)).stderr(request.share, request.people or 1)
-        low, high = (middle, high) if reach > (request.margin or 0) else (low, middle)
-    return high
+
+    def reached(logarithm: float) -> bool:
+        spread = ExpectedSpread.of(_best(request, math.exp(logarithm)))
+        return deviations(0.95) * spread.stderr(request.share, request.people or 1) <= (
+            request.margin or 0
+        )
+
+    return math.exp(boundary(reached, math.log(0.05), math.log(_LARGEST_EPSILON), tolerance=1e-8))
 
 
 def _best(request: DesignRequest, epsilon: float) -> Mechanism:
     names = ["OptimizedUnary", *(["DirectEncoding"] if request.complete else [])]
     made = [_made(name, request.buckets, epsilon) for name in names]
-    return min(made, key=lambda mechanism: Spread.of(mechanism).variance(request.share))
+    return min(made, key=lambda mechanism: ExpectedSpread.of(mechanism).variance(request.share))
 
 
 def _made(name: str, buckets: int, epsilon: float) -> Mechanism:
@@ -170,7 +213,12 @@ def _made(name: str, buckets: int, epsilon: float) -> Mechanism:
 
 def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
     """What changing one thing would do: half the ±, half the epsilon, half the people."""
-    base = {"population": found.population, "mechanism": type(found.mechanism).__name__, "margin": None, "epsilon": None}
+    base = {
+        "population": found.population,
+        "mechanism": type(found.mechanism).__name__,
+        "margin": None,
+        "epsilon": None,
+    }
     tries: list[tuple[str, dict[str, Any]]] = [
         ("margin", {"margin": found.margin / 2}),
         ("epsilon", {"epsilon": found.epsilon_local / 2}),
@@ -182,51 +230,38 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
             other = plan(**request.wishes(**{**base, **wishes}))
         except (InfeasiblePlanError, ParameterError, PlanError):
             continue
-        out.append({"changed": changed, "people": other.population, "margin": other.margin, "epsilon": other.epsilon_local})
+        out.append(
+            {
+                "changed": changed,
+                "people": other.population,
+                "margin": other.margin,
+                "epsilon": other.epsilon_local,
+            }
+        )
     return out
 
 
-def _curve(request: DesignRequest, mechanism: Mechanism, reports: float) -> list[tuple[float, float]]:
-    """The ± at the planned share for epsilons from 0.2 to 6, with the same mechanism and number of reports."""
+def _curve(
+    request: DesignRequest, mechanism: Mechanism, reports: float
+) -> list[tuple[float, float]]:
+    """The ± at the planned share for epsilons from 0.2 to 6, with the same mechanism and number of
+    reports."""
     z, name, out = deviations(0.95), type(mechanism).__name__, []
     for epsilon in _CURVE:
         try:
             other = _reported(request, _made(name, request.buckets, epsilon))
-            out.append((epsilon, z * Spread.of(other).stderr(request.share, reports)))
+            out.append((epsilon, z * ExpectedSpread.of(other).stderr(request.share, reports)))
         except (ParameterError, PlanError, TypeError):
             continue
     return out
 
 
-def _risk(request: DesignRequest, epsilon: float) -> list[dict[str, Any]]:
-    """What a person risks per answer, per month and over the query's life, against all parties together."""
-    every = duration("every", request.every)
-    affordable = request.epochs if request.budget is None else int(request.budget / epsilon)
-    life = max(1, min(request.epochs, affordable))
-    month = max(1, min(math.ceil(_MONTH / every), life))
-    if request.memoize:
-        return [_over("answer", 1, epsilon), _over("month", month, epsilon, "replayed"), _over("life", life, epsilon, "replayed")]
-    ended = "silent" if life < request.epochs else ""
-    return [_over("answer", 1, epsilon), _over("month", month, month * epsilon), _over("life", life, life * epsilon, ended)]
-
-
-def _over(what: str, answers: int, epsilon: float, note: str = "") -> dict[str, Any]:
-    factor = math.exp(min(epsilon, 700.0))
-    return {
-        "over": what,
-        "answers": answers,
-        "epsilon": epsilon,
-        "factor": factor,
-        "prior": _PRIOR,
-        "belief": _PRIOR * factor / (_PRIOR * factor + 1 - _PRIOR),
-        "note": note,
-    }
-
-
-def _cost(request: DesignRequest, mechanism: Mechanism, reports: float, sampling: float) -> dict[str, float]:
+def _cost(
+    request: DesignRequest, mechanism: Mechanism, reports: float, sampling: float
+) -> dict[str, float]:
     """What a month of the query moves, and what that costs at the analyst's price."""
-    times = _MONTH / duration("every", request.every)
-    share = 8 * row_words(smallest_class(_bytes(mechanism)))
+    times = MONTH / duration("every", request.every)
+    share = 8 * row_words(smallest_class(mechanism.report_bytes))
     moved = reports * times * share * request.proxies
     return {
         "share_bytes": share,
@@ -238,17 +273,21 @@ def _cost(request: DesignRequest, mechanism: Mechanism, reports: float, sampling
 
 
 def simulate_design(request: DesignRequest) -> dict[str, Any]:
-    """The design on simulated people with the guessed shares: what would be seen, repeated several times."""
+    """The design on simulated people with the guessed shares: what would be seen, repeated several
+    times."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)
     if guesses.size != request.buckets or guesses.sum() > 1 + 1e-9:
-        raise ParameterError("guesses", guesses.size, f"must be {request.buckets} shares that sum to at most 1")
+        raise ParameterError(
+            "guesses", guesses.size, f"must be {request.buckets} shares that sum to at most 1"
+        )
     try:
         found = plan(**request.wishes())
     except PlanError as error:
         raise ParameterError("plan", "this design", f"cannot be simulated: {error}") from None
     n, runs = _affordable(max(1, round(found.reports)), request)
     weights = np.array([*guesses, max(0.0, 1 - float(guesses.sum()))])
-    if request.complete:  # every answer is in a bucket: the remainder goes to the last one, which is "other"
+    # every answer is in a bucket: the remainder goes to the last one, which is "other"
+    if request.complete:
         weights[-2] += weights[-1]
         weights[-1] = 0
     weights /= weights.sum()
@@ -259,11 +298,18 @@ def simulate_design(request: DesignRequest) -> dict[str, Any]:
         truth = weights[: request.buckets]
         covered += int(((low <= truth) & (truth <= high)).sum())
         estimates.append(estimate.proportions.tolist())
-    return {"runs": runs, "people": n, "estimates": estimates, "covered": covered, "intervals": runs * request.buckets}
+    return {
+        "runs": runs,
+        "people": n,
+        "estimates": estimates,
+        "covered": covered,
+        "intervals": runs * request.buckets,
+    }
 
 
 def _affordable(reports: int, request: DesignRequest) -> tuple[int, int]:
-    """How many people are simulated and how often, known before anything is drawn: fewer of them where there are many buckets."""
+    """How many people are simulated and how often, known before anything is drawn: fewer of them
+    where there are many buckets."""
     n = min(reports, _MOST_DRAWN, _MOST_CELLS // request.buckets)
     return n, max(1, min(request.runs, _MOST_DRAWN // n, _MOST_CELLS // (n * request.buckets)))
 

@@ -1,17 +1,18 @@
-"""Checks of a query while it is being written: each field by the rules that will apply to the whole, with the same messages."""
+"""Checks of a query while it is being written: each field by the rules that will apply to the
+whole, with the same messages."""
 
 from __future__ import annotations
 
-import datetime
 import re
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from deniable.console.draft_schedule import draft_schedule
+from deniable.console.risk import query_risk
 from deniable.errors import DeniableError, ParameterError
-from deniable.queries.buckets import Column
+from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
-from deniable.queries.schedule import duration
 from deniable.queries.summary import summary
 from deniable.sql.checking import check_sql
 
@@ -50,7 +51,8 @@ class Draft(BaseModel):
 
 
 def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
-    """What is right and wrong with each field and, if nothing is wrong, the query's canonical bytes to sign."""
+    """What is right and wrong with each field and, if nothing is wrong, the query's canonical bytes
+    to sign."""
     checks: list[dict[str, Any]] = []
 
     def note(field: str, level: str, text: str, place: int | None = None) -> None:
@@ -60,13 +62,22 @@ def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
     labels = _check_columns(draft, note)
     schedule = _check_times(draft, now, note)
     query = None
-    if draft.mechanism is not None and schedule is not None and not any(each["level"] == "bad" for each in checks):
+    if (
+        draft.mechanism is not None
+        and schedule is not None
+        and not any(each["level"] == "bad" for each in checks)
+    ):
         try:
             query = _query(draft, schedule, proxies)
         except DeniableError as error:
             name = error.name if isinstance(error, ParameterError) else "query"
             note(_field_of(name), "bad", str(error))
-    answer: dict[str, Any] = {"checks": checks, "labels": labels, "schedule": schedule, "query": None}
+    answer: dict[str, Any] = {
+        "checks": checks,
+        "labels": labels,
+        "schedule": schedule,
+        "query": None,
+    }
     if query is not None:
         answer["query"] = {
             "id": query.id,
@@ -76,6 +87,7 @@ def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
             "affordable_epochs": query.affordable_epochs,
             "size_class": query.size_class,
             "summary": summary(query),
+            "risk": query_risk(query),
         }
     return answer
 
@@ -105,39 +117,45 @@ def _check_columns(draft: Draft, note: Any) -> list[str]:
         except ParameterError as error:
             place = _PLACE.search(error.name)
             field = "buckets" if place or error.name == "buckets" else "columns"
-            note(field, "bad", f"{error.value!r} {error.rule}" if place else str(error), int(place[1]) if place else i)
+            note(
+                field,
+                "bad",
+                f"{error.value!r} {error.rule}" if place else str(error),
+                int(place[1]) if place else i,
+            )
             continue
         labels = [str(label) for label in made.labels]
-        note("buckets", "ok", "Ascending, without overlap" if made.kind == "number" else "Different from each other")
+        note(
+            "buckets",
+            "ok",
+            "Ascending, without overlap" if made.kind == "number" else "Different from each other",
+        )
         if not column.other:
-            note("buckets", "hint", 'An answer outside every bucket is sent, randomized, as "no bucket"')
+            note(
+                "buckets",
+                "hint",
+                'An answer outside every bucket is sent, randomized, as "no bucket"',
+            )
     return labels
 
 
 def _check_times(draft: Draft, now: int, note: Any) -> dict[str, int] | None:
     try:
-        every = duration("every", draft.every)
-        window = duration("window", draft.window) if draft.window else every
+        return draft_schedule(draft.every, draft.until, now, draft.window)
     except ParameterError as error:
-        note("every", "bad", str(error))
+        note(error.name, "bad", str(error))
         return None
-    if window % every:
-        note("window", "bad", f"window = {draft.window!r} must be a multiple of every: windows are whole epochs")
-        return None
-    try:
-        until = int(datetime.datetime.fromisoformat(draft.until).replace(tzinfo=datetime.UTC).timestamp())
-    except ValueError:
-        note("until", "bad", f"until = {draft.until!r} must be a date such as 2027-03-14")
-        return None
-    origin = now // every * every if every <= 86_400 else now // 86_400 * 86_400
-    if until < origin + window:
-        note("until", "bad", f"until = {draft.until!r} must leave time for one window")
-        return None
-    return {"origin": origin, "expires": until, "every": every, "window": window, "slide": every}
 
 
 def _field_of(name: str) -> str:
-    known = {"id": "id", "analyst": "analyst", "question": "question", "sql": "sql", "budget": "budget", "schedule": "every"}
+    known = {
+        "id": "id",
+        "analyst": "analyst",
+        "question": "question",
+        "sql": "sql",
+        "budget": "budget",
+        "schedule": "every",
+    }
     return next((field for start, field in known.items() if name.startswith(start)), "query")
 
 

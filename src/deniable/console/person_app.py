@@ -1,7 +1,9 @@
-"""The owner's page: what their device was asked, what it cost, what is left, and who may ask. On this machine only.
+"""The owner's page: what their device was asked, what it cost, what is left, and who may ask. On
+this machine only.
 
-The page is served on the loopback address. Its URL has a random token after `#`, which browsers do not send; the page exchanges
-it for a cookie. A page of another site, under whatever name it reaches this port, has neither.
+The page is served on the loopback address. Its URL has a random token after `#`, which browsers do
+not send; the page exchanges it for a cookie. A page of another site, under whatever name it reaches
+this port, has neither.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
 from deniable.client.policy import Policy, read_policy, refuse_analyst
-from deniable.client.store import Store, StoreTransaction
-from deniable.client.vault import Vault
+from deniable.client.storage.store import Store, StoreTransaction
+from deniable.client.vaults.vault import Vault
 from deniable.console.static_files import add_static_files
 from deniable.errors import DeniableError, RefusedError
 from deniable.privacy.ledger import Limit
 from deniable.queries.schedule import spoken_duration
-from deniable.service.http_server import problem
+from deniable.service.http.server import problem
 
 __all__ = ["PersonSession", "create_person_app"]
 
@@ -59,14 +61,20 @@ class _Choice(BaseModel):
     refused: bool
 
 
-def create_person_app(vault: Path, policy_file: Path, session: PersonSession, clock: Callable[[], float] = time.time) -> FastAPI:
+def create_person_app(
+    vault: Path, policy_file: Path, session: PersonSession, clock: Callable[[], float] = time.time
+) -> FastAPI:
     """The page of one vault's owner."""
     app = FastAPI(title="deniable, on this device", docs_url=None, redoc_url=None, openapi_url=None)
 
     async def refused(_: Request, error: Exception) -> Response:
-        reason, status = (error.reason, error.status) if isinstance(error, RefusedError) else ("settings", 409)
+        reason, status = (
+            (error.reason, error.status) if isinstance(error, RefusedError) else ("settings", 409)
+        )
         detail = error.detail if isinstance(error, RefusedError) else str(error)
-        return Response(problem(reason, status, detail), status, media_type="application/problem+json")
+        return Response(
+            problem(reason, status, detail), status, media_type="application/problem+json"
+        )
 
     app.add_exception_handler(RefusedError, refused)
     app.add_exception_handler(DeniableError, refused)
@@ -74,8 +82,12 @@ def create_person_app(vault: Path, policy_file: Path, session: PersonSession, cl
     @app.put("/v1/session")
     def sign_in(given: _Token, request: Request) -> Response:
         host = request.headers.get("host", "").rsplit(":", 1)[0]
-        if host not in _HOSTS or not hmac.compare_digest(given.token.encode(), session.token.encode()):
-            raise RefusedError("token", 401, "This is not the address that `deniable client ui` printed.")
+        if host not in _HOSTS or not hmac.compare_digest(
+            given.token.encode(), session.token.encode()
+        ):
+            raise RefusedError(
+                "token", 401, "This is not the address that `deniable client ui` printed."
+            )
         response = Response(status_code=204)
         response.set_cookie(COOKIE, session.token, path="/", httponly=True, samesite="strict")
         return response
@@ -100,14 +112,20 @@ def _told(path: Path, policy: Policy, now: int) -> dict[str, Any]:
     with store.transaction() as book:
         receipts = book.receipts(_MOST_RECEIPTS)
         names = sorted(
-            {analyst for analyst, _ in book.seen()} | {each.analyst for each in receipts if each.verified and each.analyst}
+            {analyst for analyst, _ in book.seen()}
+            | {each.analyst for each in receipts if each.verified and each.analyst}
         )
         own = next((limit for limit in policy.limits if limit.each_analyst), None)
-        whole = next((limit for limit in policy.limits if not limit.each_analyst and limit.analyst is None), None)
+        whole = next(
+            (limit for limit in policy.limits if not limit.each_analyst and limit.analyst is None),
+            None,
+        )
         analysts = [
             {"name": name, "refused": name in policy.refused, **_balance(book, limit, name, now)}
             for name in names
-            for limit in [next((each for each in policy.limits if each.analyst == name), own or whole)]
+            for limit in [
+                next((each for each in policy.limits if each.analyst == name), own or whole)
+            ]
         ]
         total = None if whole is None else _balance(book, whole, "", now)
     return {
@@ -125,7 +143,17 @@ def _told(path: Path, policy: Policy, now: int) -> dict[str, Any]:
 def _balance(book: StoreTransaction, limit: Limit | None, analyst: str, now: int) -> dict[str, Any]:
     accountant = book.accountant(() if limit is None else (limit,), now)
     if limit is None:
-        return {"limit": None, "spent": float(accountant.spent(analyst)), "left": None, "period": None}
+        return {
+            "limit": None,
+            "spent": float(accountant.spent(analyst)),
+            "left": None,
+            "period": None,
+        }
     left: Fraction = accountant.left(analyst, now) or Fraction(0)
     period = None if limit.period is None else spoken_duration(limit.period)
-    return {"limit": float(limit.epsilon), "spent": float(limit.epsilon - left), "left": float(left), "period": period}
+    return {
+        "limit": float(limit.epsilon),
+        "spent": float(limit.epsilon - left),
+        "left": float(left),
+        "period": period,
+    }

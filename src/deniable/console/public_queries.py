@@ -1,8 +1,9 @@
-"""The public list of queries, kept ready-made: nobody's request makes the aggregator read a query again.
+"""The public list of queries, kept ready-made: nobody's request makes the aggregator read a query
+again.
 
-A query's entry is made when one of its versions is published or stopped, and kept as bytes. A request joins the entries and adds
-the heads of the logs. It looks at the state through a connection of its own, so that it never waits for the rest of the service,
-nor the rest for it.
+A query's entry is made when one of its versions is published or stopped, and kept as bytes. A
+request joins the entries and adds the heads of the logs. It looks at the state through a connection
+of its own, so that it never waits for the rest of the service, nor the rest for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from deniable.aggregator.catalogue import Published, published
+from deniable.aggregator.counting.catalogue import Published, published
 from deniable.aggregator.service import Service
 from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.summary import summary
@@ -40,7 +41,12 @@ class PublicQueries:
         """The JSON document, and its ETag."""
         service = self._service
         keys = [
-            {"id": trusted.key.id, "owner": trusted.key.owner, "public": trusted.key.raw.hex(), "revoked": trusted.revoked}
+            {
+                "id": trusted.key.id,
+                "owner": trusted.key.owner,
+                "public": trusted.key.raw.hex(),
+                "revoked": trusted.revoked,
+            }
             for trusted in service.ring
         ]
         rest = {"feed": str(service.feed.head), "audit": str(service.audit.head), "keys": keys}
@@ -65,7 +71,8 @@ class PublicQueries:
 
 
 def _versions(connection: sqlite3.Connection) -> _Versions:
-    # The length notices a state that was changed behind the service: the page then says which signature does not hold.
+    # The length notices a state that was changed behind the service: the page then says which
+    # signature does not hold.
     known = "count(*), max(serial), count(stopped), sum(length(signed))"
     rows = connection.execute(f"SELECT id, {known} FROM queries GROUP BY id ORDER BY id")  # noqa: S608 - no input
     return {name: tuple(rest) for name, *rest in rows}
@@ -88,10 +95,16 @@ def _public(versions: Sequence[Published]) -> dict[str, Any]:
         "envelope": None if envelope is None else {"epsilon": [0.0, envelope.epsilon_per_answer]},
         "versions": [
             with_times(
-                {"serial": each.query.serial, "published": each.published, "epsilon_local": each.query.epsilon_local}, "published"
+                {
+                    "serial": each.query.serial,
+                    "published": each.published,
+                    "epsilon_local": each.query.epsilon_local,
+                },
+                "published",
             )
             for each in versions
         ],
+        "public_results": query.public_results,
         "summary": summary(query),
     }
     return with_times(document, "published", "stopped")

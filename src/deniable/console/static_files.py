@@ -20,8 +20,9 @@ _KINDS = {
     ".svg": "image/svg+xml",
 }
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src"
+    " 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -50,7 +51,8 @@ def _read() -> dict[str, _File]:
 
 
 def add_static_files(app: FastAPI, home: str) -> None:
-    """Serve the files under `/console/`, with the page `home` at `/console/` itself; `/` leads there."""
+    """Serve the files under `/console/`, with the page `home` at `/console/` itself; `/` leads
+    there."""
     files = _read()
 
     @app.get("/", include_in_schema=False)

@@ -1,7 +1,8 @@
 """Noise and noisy choices, drawn by OpenDP: the only file that calls it.
 
-A measurement of OpenDP knows its own loss, rounded up. Scales are chosen so that this loss is at most the epsilon that is paid,
-as an exact number: no arithmetic of our own decides a person's privacy.
+A measurement of OpenDP knows its own loss, rounded up. Scales are chosen so that this loss is at
+most the epsilon that is paid, as an exact number: no arithmetic of our own decides a person's
+privacy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from deniable.errors import MissingExtraError, ParameterError
 __all__ = ["LaplaceNoise", "NoisyChoice"]
 
 _LARGEST = 2**62
-"""OpenDP adds noise to 64-bit integers. Cutting an exact sum to this range changes no sensitivity."""
+"""OpenDP adds noise to 64-bit integers. Cutting an exact sum to this range changes no
+sensitivity."""
 _LARGEST_SCALE = 2**57
 """Noise of this scale leaves the range that remains with probability e^-32."""
 
@@ -36,10 +38,17 @@ def _opendp() -> Any:
     return opendp
 
 
-def _affordable(make: Callable[[float], Any], distance: int, factor: int, epsilon: Fraction) -> tuple[Any, float]:
-    """The measurement with the smallest scale whose loss, as OpenDP gives it, is at most epsilon."""
+def _affordable(
+    make: Callable[[float], Any], distance: int, factor: int, epsilon: Fraction
+) -> tuple[Any, float]:
+    """The measurement with the smallest scale whose loss, as OpenDP gives it, is at most
+    epsilon."""
     if factor * distance / epsilon > _LARGEST_SCALE:
-        raise ParameterError("epsilon", float(epsilon), "is too small for this question: its noise would not fit into 64 bits")
+        raise ParameterError(
+            "epsilon",
+            float(epsilon),
+            "is too small for this question: its noise would not fit into 64 bits",
+        )
     scale = float(factor * distance / epsilon)
     measurement = make(scale)
     while Fraction(measurement.map(d_in=distance)) > epsilon:
@@ -50,7 +59,8 @@ def _affordable(make: Callable[[float], Any], distance: int, factor: int, epsilo
 
 @dataclass(frozen=True)
 class LaplaceNoise:
-    """Independent discrete Laplace noise on each of some whole numbers, which one person moves by `sensitivity` in all.
+    """Independent discrete Laplace noise on each of some whole numbers, which one person moves by
+    `sensitivity` in all.
 
     >>> LaplaceNoise(sensitivity=10, epsilon=Fraction(1, 2)).law
     DiscreteLaplace(scale=20.0, unit=1.0)
@@ -63,9 +73,15 @@ class LaplaceNoise:
 
     def __post_init__(self) -> None:
         dp = _opendp()
-        space = dp.domains.vector_domain(dp.domains.atom_domain(T="i64")), dp.metrics.l1_distance(T="i64")
+        space = (
+            dp.domains.vector_domain(dp.domains.atom_domain(T="i64")),
+            dp.metrics.l1_distance(T="i64"),
+        )
         measurement, scale = _affordable(
-            lambda scale: dp.measurements.make_laplace(*space, scale=scale), self.sensitivity, 1, self.epsilon
+            lambda scale: dp.measurements.make_laplace(*space, scale=scale),
+            self.sensitivity,
+            1,
+            self.epsilon,
         )
         object.__setattr__(self, "_measurement", measurement)
         object.__setattr__(self, "scale", scale)
@@ -77,16 +93,20 @@ class LaplaceNoise:
 
     def add(self, numbers: Sequence[int]) -> list[int]:
         """The numbers with noise."""
-        noisy: list[int] = self._measurement([max(-_LARGEST, min(_LARGEST, int(number))) for number in numbers])
+        noisy: list[int] = self._measurement(
+            [max(-_LARGEST, min(_LARGEST, int(number))) for number in numbers]
+        )
         return noisy
 
 
 @dataclass(frozen=True)
 class NoisyChoice:
-    """The position of about the largest of some scores, none of which one person moves by more than `sensitivity`.
+    """The position of about the largest of some scores, none of which one person moves by more than
+    `sensitivity`.
 
-    The largest after adding exponential noise to each (report noisy max; the law is that of permute-and-flip, McKenna and Sheldon
-    2020). If a person can only move all scores the same way (`monotonic`), half the noise is enough.
+    The largest after adding exponential noise to each (report noisy max; the law is that of
+    permute-and-flip, McKenna and Sheldon 2020). If a person can only move all scores the same way
+    (`monotonic`), half the noise is enough.
     """
 
     sensitivity: int
@@ -98,7 +118,11 @@ class NoisyChoice:
     def __post_init__(self) -> None:
         dp = _opendp()
         domain = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
-        space = domain, dp.metrics.linf_distance(T="i64", monotonic=self.monotonic), dp.measures.max_divergence()
+        space = (
+            domain,
+            dp.metrics.linf_distance(T="i64", monotonic=self.monotonic),
+            dp.measures.max_divergence(),
+        )
         measurement, scale = _affordable(
             lambda scale: dp.measurements.make_noisy_max(*space, scale=scale),
             self.sensitivity,
@@ -110,4 +134,6 @@ class NoisyChoice:
 
     def largest(self, scores: Sequence[int]) -> int:
         """The position of about the largest score."""
-        return int(self._measurement([max(-_LARGEST, min(_LARGEST, int(score))) for score in scores]))
+        return int(
+            self._measurement([max(-_LARGEST, min(_LARGEST, int(score))) for score in scores])
+        )

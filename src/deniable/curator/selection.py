@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_confidence, check_proportion, check_range
 from deniable.curator.error_laws import BracketError
 from deniable.curator.grid import Grid, check_bounds
 from deniable.curator.histograms import check_labels
 from deniable.curator.law import choice_shortfall
 from deniable.curator.noise import LaplaceNoise, NoisyChoice
 from deniable.curator.protection import Protection
-from deniable.curator.questions import Foresight, Question, Rows
+from deniable.curator.questions import CuratorQuestion, Foresight, QuestionRows
 from deniable.curator.results import Choice, Release
-from deniable.errors import ParameterError
-from deniable.estimation.intervals import check_confidence
 
 __all__ = ["MostFrequent", "Quantile"]
 
@@ -37,9 +36,10 @@ _Integers = NDArray[np.int64]
 class _End:
     """A noisy search for the last candidate that is on the right side of a quantile.
 
-    Candidates have imbalances that never fall from one to the next; from 0 on they are on the wrong side. The search halves the
-    candidates and looks at the imbalance of the middle one with noise. Those at or below -`threshold` are taken to be right, so
-    that noise takes a wrong one for right with probability `failure` in all steps together.
+    Candidates have imbalances that never fall from one to the next; from 0 on they are on the wrong
+    side. The search halves the candidates and looks at the imbalance of the middle one with noise.
+    Those at or below -`threshold` are taken to be right, so that noise takes a wrong one for right
+    with probability `failure` in all steps together.
     """
 
     noise: LaplaceNoise
@@ -53,8 +53,11 @@ class _End:
         return cls(LaplaceNoise(sensitivity, epsilon / steps), steps, failure)
 
     def reach(self, failure: float) -> int:
-        """What the noise of no step exceeds to one side, but for this probability: P(X >= t) is alpha^t/(1 + alpha)."""
-        return math.ceil(self.noise.scale * math.log(self.steps / (failure * (1 + self.noise.law.alpha))))
+        """What the noise of no step exceeds to one side, but for this probability: P(X >= t) is
+        alpha^t/(1 + alpha)."""
+        return math.ceil(
+            self.noise.scale * math.log(self.steps / (failure * (1 + self.noise.law.alpha)))
+        )
 
     @property
     def threshold(self) -> int:
@@ -72,40 +75,53 @@ class _End:
 
 @dataclass(frozen=True)
 class _Draws:
-    """What is drawn for a quantile: the value itself, and the ends of its interval. None for what is not."""
+    """What is drawn for a quantile: the value itself, and the ends of its interval. None for what
+    is not."""
 
     value: NoisyChoice | None
     low: _End | None
     high: _End | None
 
 
-class Quantile(Question):
-    """The value below which a proportion `level` of the rows lies, with an interval that is bought with it.
+class Quantile(CuratorQuestion):
+    """The value below which a proportion `level` of the rows lies, with an interval that is bought
+    with it.
 
-    Candidates lie a `step` apart between the bounds, and values count as the nearest one. Of n rows and with level p/q, the loss
-    of a candidate c is how far q #(x < c) - p n or p n - q #(x <= c) lies above 0: it is 0 at the quantile, and one candidate is
-    chosen by it (after Smith 2011). How far that is off depends on how dense the values are there, which is private too. So a
-    part `bracket` of epsilon buys two ends, by two noisy searches: whatever the data are, each lies on its side of the quantile
-    but for half the failure. Levels 0 and 1 need one end only, which is the value: the smallest or largest value that noise does
-    not hide. Without a bracket the interval is that of the bounds.
+    Candidates lie a `step` apart between the bounds, and values count as the nearest one. Of n rows
+    and with level p/q, the loss of a candidate c is how far q #(x < c) - p n or p n - q #(x <= c)
+    lies above 0: it is 0 at the quantile, and one candidate is chosen by it (after Smith 2011). How
+    far that is off depends on how dense the values are there, which is private too. So a part
+    `bracket` of epsilon buys two ends, by two noisy searches: whatever the data are, each lies on
+    its side of the quantile but for half the failure. Levels 0 and 1 need one end only, which is
+    the value: the smallest or largest value that noise does not hide. Without a bracket the
+    interval is that of the bounds.
     """
 
     numeric = True
 
     def __init__(
-        self, column: str, level: Any, bounds: Any = None, step: Any = None, bracket: Any = 0.5, name: str | None = None
+        self,
+        column: str,
+        level: Any,
+        bounds: Any = None,
+        step: Any = None,
+        bracket: Any = 0.5,
+        name: str | None = None,
     ) -> None:
-        if isinstance(level, bool | str) or not isinstance(level, int | float | Fraction) or not 0 <= level <= 1:
-            raise ParameterError("level", level, "must lie between 0 and 1")
-        if isinstance(bracket, bool | str) or not isinstance(bracket, int | float | Fraction) or not 0 <= bracket < 1:
-            raise ParameterError("bracket", bracket, "must be at least 0 and below 1")
+        check_proportion("level", level)
+        check_range("bracket", bracket, least=0, below=1)
         self.column, self.columns = column, (column,)
-        self.level = Fraction(str(level) if isinstance(level, float) else level).limit_denominator(_FINEST_LEVEL)
+        self.level = Fraction(str(level) if isinstance(level, float) else level).limit_denominator(
+            _FINEST_LEVEL
+        )
         self.bracket = Fraction(str(bracket) if isinstance(bracket, float) else bracket)
         self.name = name or f"quantile {float(level):g} of {column}"
         self.bounds = check_bounds(bounds, column)
         if step is None:  # any candidates do, so they divide the bounds whatever these are
-            self.step, self.count = (self.bounds[1] - self.bounds[0]) / (_CANDIDATES - 1), _CANDIDATES
+            self.step, self.count = (
+                (self.bounds[1] - self.bounds[0]) / (_CANDIDATES - 1),
+                _CANDIDATES,
+            )
         else:
             grid = Grid.over(self.bounds, step, _MOST_CANDIDATES)
             self.step, self.count = grid.step, grid.steps + 1
@@ -115,29 +131,37 @@ class Quantile(Question):
         sensitivity, failure = protection.of_scores(q - p, p), 1 - _CONFIDENCE
         if self.level in (0, 1):
             only = _End.among(self.count, sensitivity, epsilon, failure)
-            return _Draws(None, only if self.level == 1 else None, only if self.level == 0 else None)
+            return _Draws(
+                None, only if self.level == 1 else None, only if self.level == 0 else None
+            )
         value = NoisyChoice(sensitivity, epsilon * (1 - self.bracket))
         if not self.bracket:
             return _Draws(value, None, None)
         end = _End.among(self.count, sensitivity, epsilon * self.bracket / 2, failure / 2)
         return _Draws(value, end, end)
 
-    def exact(self, rows: Rows, protection: Protection) -> _Integers:
+    def exact(self, rows: QuestionRows, protection: Protection) -> _Integers:
         """How many values there are at each candidate."""
         values = np.clip(rows.numbers(self.column), *self.bounds)
-        return np.bincount(np.rint((values - self.bounds[0]) / self.step).astype(np.intp), minlength=self.count)
+        return np.bincount(
+            np.rint((values - self.bounds[0]) / self.step).astype(np.intp), minlength=self.count
+        )
 
     def imbalances(self, exact: _Integers) -> tuple[_Integers, _Integers, _Integers]:
-        """Of each candidate as the lower end from below, as the upper end from above, and the larger of both.
+        """Of each candidate as the lower end from below, as the upper end from above, and the
+        larger of both.
 
-        A lower end that is too high has at least p/q of all rows below it, an upper end that is too low at most p/q up to it.
+        A lower end that is too high has at least p/q of all rows below it, an upper end that is too
+        low at most p/q up to it.
         """
         p, q = self.level.numerator, self.level.denominator
         up_to = np.cumsum(exact)
         lower, upper = q * (up_to - exact) - p * up_to[-1], p * up_to[-1] - q * up_to
         return lower, upper[::-1], np.maximum(np.maximum(lower, upper), 0)
 
-    def answer(self, exact: _Integers, noise: _Draws, protection: Protection, epsilon: Fraction) -> Release:
+    def answer(
+        self, exact: _Integers, noise: _Draws, protection: Protection, epsilon: Fraction
+    ) -> Release:
         low, high = self.bounds
         from_below, from_above, loss = self.imbalances(exact)
         if noise.low is not None:
@@ -149,10 +173,19 @@ class Quantile(Question):
         else:
             value = low if self.level == 1 else high
         half = self.step / 2
-        bracket = max(self.bounds[0], min(low, value) - half), min(self.bounds[1], max(high, value) + half)
+        bracket = (
+            max(self.bounds[0], min(low, value) - half),
+            min(self.bounds[1], max(high, value) + half),
+        )
         error = BracketError(*bracket, self.bounds, _CONFIDENCE)
         return Release(
-            self.name, value, error.stderr, protection.size, epsilon=float(epsilon), protection=protection, error=error
+            self.name,
+            value,
+            error.stderr,
+            protection.size,
+            epsilon=float(epsilon),
+            protection=protection,
+            error=error,
         )
 
     def _candidate(self, place: int) -> float:
@@ -160,9 +193,14 @@ class Quantile(Question):
         return min(max(self.bounds[0] + place * self.step, self.bounds[0]), self.bounds[1])
 
     def foresee(self, noise: _Draws, protection: Protection, size: int | None) -> Foresight:
-        """In ranks, because in values it depends on the data: how many rows lie between the value and the quantile, at most."""
+        """In ranks, because in values it depends on the data: how many rows lie between the value
+        and the quantile, at most."""
         if noise.value is not None:
-            return Foresight(_ShortfallError(noise.value.scale, self.count, 1 / self.level.denominator), "rows in rank", True)
+            return Foresight(
+                _ShortfallError(noise.value.scale, self.count, 1 / self.level.denominator),
+                "rows in rank",
+                True,
+            )
         return Foresight(_SearchError(_only(noise)), "rows in rank", True)
 
     def mechanism(self, noise: _Draws) -> str:
@@ -189,32 +227,45 @@ class _SearchError:
         return math.nan
 
     def limits(self, value: float, confidence: float) -> tuple[float, float]:
-        """The next candidate was taken for wrong, so that its imbalance is not further from 0 than threshold and noise."""
+        """The next candidate was taken for wrong, so that its imbalance is not further from 0 than
+        threshold and noise."""
         reach = self.end.threshold + self.end.reach(1 - check_confidence(confidence))
         return value - reach, value + reach
 
 
-class MostFrequent(Question):
-    """The label that most rows have: the largest of the noisy counts, of which only the label is released (report noisy max)."""
+class MostFrequent(CuratorQuestion):
+    """The label that most rows have: the largest of the noisy counts, of which only the label is
+    released (report noisy max)."""
 
     def __init__(self, column: str, labels: Any = None) -> None:
         self.column, self.columns, self.name = column, (column,), f"most frequent {column}"
         self.labels: tuple[Hashable, ...] = check_labels(labels, f"labels of {column}")
 
     def noise(self, protection: Protection, epsilon: Fraction) -> NoisyChoice:
-        # Rows that come move all counts up, rows that go move them down: each on its own is monotonic.
+        # Rows that come move all counts up, rows that go move them down: each on its own is
+        # monotonic.
         return NoisyChoice(protection.of_vector(1), epsilon, monotonic=True)
 
-    def exact(self, rows: Rows, protection: Protection) -> NDArray[np.int64]:
+    def exact(self, rows: QuestionRows, protection: Protection) -> NDArray[np.int64]:
         codes = rows.codes(self.column, self.labels)
         return np.bincount(codes[codes >= 0], minlength=len(self.labels))
 
-    def answer(self, exact: NDArray[np.int64], noise: NoisyChoice, protection: Protection, epsilon: Fraction) -> Choice:
+    def answer(
+        self,
+        exact: NDArray[np.int64],
+        noise: NoisyChoice,
+        protection: Protection,
+        epsilon: Fraction,
+    ) -> Choice:
         label = self.labels[noise.largest(exact.tolist())]
         return Choice(self.name, label, float(epsilon), protection, noise.scale, len(self.labels))
 
     def foresee(self, noise: NoisyChoice, protection: Protection, size: int | None) -> Foresight:
-        return Foresight(_ShortfallError(noise.scale, len(self.labels)), "rows short of the most frequent", bound=True)
+        return Foresight(
+            _ShortfallError(noise.scale, len(self.labels)),
+            "rows short of the most frequent",
+            bound=True,
+        )
 
     def mechanism(self, noise: NoisyChoice) -> str:
         return f"noisy choice of {len(self.labels)} labels, scale {noise.scale:.6g}"
@@ -222,7 +273,8 @@ class MostFrequent(Question):
 
 @dataclass(frozen=True)
 class _ShortfallError:
-    """How far a choice falls short of the best: `factor` times the reach of the noise among so many candidates."""
+    """How far a choice falls short of the best: `factor` times the reach of the noise among so many
+    candidates."""
 
     scale: float
     candidates: int

@@ -1,7 +1,9 @@
-"""A private Kafka broker on this machine's loopback, for `deniable kafka dev` and for tests. Not for production.
+"""A private Kafka broker on this machine's loopback, for `deniable kafka dev` and for tests. Not
+for production.
 
-One KRaft process (broker and controller), with libraries from Maven Central. What clients write goes to the data folder, which
-can be kept: a broker restarted on it, even after a kill, still has everything it had acknowledged.
+One KRaft process (broker and controller), with libraries from Maven Central. What clients write
+goes to the data folder, which can be kept: a broker restarted on it, even after a kill, still has
+everything it had acknowledged.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 if os.getppid() == int(parent):
     os.execvp(command[0], command)
 """
-"""Replaces itself with the given command; Linux ends it when the thread that started it ends, even if that was killed."""
+"""Replaces itself with the given command; Linux ends it when the thread that started it ends, even
+if that was killed."""
 
 
 def kafka_jars() -> Path:
@@ -63,7 +66,9 @@ class Broker:
     The ports are chosen on construction and stay the same however often it is killed and restarted.
     """
 
-    def __init__(self, data: Path, port: int = 0, secure: SecureListener | None = None, heap: str = "512m") -> None:
+    def __init__(
+        self, data: Path, port: int = 0, secure: SecureListener | None = None, heap: str = "512m"
+    ) -> None:
         self.data, self._heap, self._secure = data.absolute(), heap, secure
         self._chosen = port
         self._process: subprocess.Popen[bytes] | None = None
@@ -97,7 +102,7 @@ class Broker:
         """Whether its process is running."""
         return self._process is not None and self._process.poll() is None
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- life
 
     def start(self) -> None:
         """Start it, and return once it accepts requests."""
@@ -118,11 +123,13 @@ class Broker:
             except _PortTakenError:
                 if self._chosen or not fresh or attempt == 2:
                     raise self._taken() from None
-                self._choose_ports()  # another process took one of them between the choice and the start
+                # another process took one of them between the choice and the start
+                self._choose_ports()
 
     def _is_taken(self) -> bool:
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a broker that was just killed does not block the port
+            # a broker that was just killed does not block the port
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((_HOST, self._port))
             except OSError:
@@ -158,12 +165,13 @@ class Broker:
         process.send_signal(how)
         try:
             process.wait(_SECONDS_TO_STOP)
-        except BaseException:  # it took too long, or the wait was interrupted: never leave the process behind
+        # it took too long, or the wait was interrupted: never leave the process behind
+        except BaseException:
             process.kill()
             process.wait()
             raise
 
-    # --- starting it ------------------------------------------------------------------------------------------------
+    # --- starting it
 
     def _write_properties(self) -> None:
         listeners = [f"CLIENTS://{self.bootstrap}"]
@@ -176,7 +184,9 @@ class Broker:
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join([*listeners, f"CONTROLLER://{_HOST}:{self._controller}"]),
             "advertised.listeners": ",".join(listeners),
-            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+            "listener.security.protocol.map": (
+                "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL"
+            ),
             "inter.broker.listener.name": "CLIENTS",
             "log.dirs": str(self.data / "log"),
             "offsets.topic.replication.factor": "1",
@@ -189,13 +199,16 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
             "broker.heartbeat.interval.ms": "300",
-            "broker.session.timeout.ms": "3000",  # how long a killed broker counts as alive and holds up a new one
+            # how long a killed broker counts as alive and holds up a new one
+            "broker.session.timeout.ms": "3000",
             "message.max.bytes": str(16 << 20),
             **(self._secure_settings(self._secure) if self._secure else {}),
         }
         lines = "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
         path = self.data / "server.properties"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as file:
             file.write(lines)
 
     @staticmethod
@@ -209,7 +222,9 @@ class Broker:
             f"{place}ssl.keystore.key": secure.key.read_text(),
             f"{place}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             f"{place}plain.sasl.jaas.config": plain,
-            f"{place}scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            f"{place}scram-sha-512.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
         }
 
     def _command(self, libraries: Path, main: str, *arguments: str) -> list[str]:
@@ -221,25 +236,59 @@ class Broker:
             "log.kafka.server.KafkaRaftServer": "info",  # says when it has started
         }
         options = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in logging.items()]
-        return [java(), f"-Xmx{self._heap}", *quick, *options, "-cp", f"{libraries}/*", main, *arguments]
+        return [
+            java(),
+            f"-Xmx{self._heap}",
+            *quick,
+            *options,
+            "-cp",
+            f"{libraries}/*",
+            main,
+            *arguments,
+        ]
 
     def _format(self, libraries: Path) -> None:
         cluster = secrets.token_urlsafe(16)
-        options = ("format", "-t", cluster if not cluster.startswith("-") else f"A{cluster[1:]}", "-c")
-        command = self._command(libraries, "kafka.tools.StorageTool", *options, str(self.data / "server.properties"))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_TO_START, check=False)  # noqa: S603 - ours
+        options = (
+            "format",
+            "-t",
+            cluster if not cluster.startswith("-") else f"A{cluster[1:]}",
+            "-c",
+        )
+        command = self._command(
+            libraries, "kafka.tools.StorageTool", *options, str(self.data / "server.properties")
+        )
+        done = subprocess.run(  # noqa: S603 - ours
+            command, capture_output=True, text=True, timeout=_SECONDS_TO_START, check=False
+        )
         if done.returncode:
-            raise ServiceError(f"{self.data} cannot be formatted for Kafka: {(done.stderr or done.stdout).strip()[-300:]}")
+            raise ServiceError(
+                f"{self.data} cannot be formatted for Kafka:"
+                f" {(done.stderr or done.stdout).strip()[-300:]}"
+            )
 
     def _launch(self, libraries: Path) -> None:
         command = self._command(libraries, "kafka.Kafka", str(self.data / "server.properties"))
         self.log.unlink(missing_ok=True)
         with (self.data / "broker.out").open("wb") as output:
-            # its own session: an interrupt at the terminal reaches only us, and we shut it down cleanly
+            # its own session: an interrupt at the terminal reaches only us, and we shut it down
+            # cleanly
             if sys.platform == "linux":
-                command = [sys.executable, "-I", "-S", "-c", _END_WITH_PARENT, str(os.getpid()), *command]
+                command = [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    _END_WITH_PARENT,
+                    str(os.getpid()),
+                    *command,
+                ]
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         deadline = time.monotonic() + _SECONDS_TO_START
         while not self._said(_STARTED):
@@ -248,7 +297,9 @@ class Broker:
                 self.kill()
                 if taken:
                     raise _PortTakenError
-                raise ServiceError(f"the broker did not start; {self.log} and broker.out beside it say why")
+                raise ServiceError(
+                    f"the broker did not start; {self.log} and broker.out beside it say why"
+                )
             time.sleep(0.05)
 
     def _said(self, words: str) -> bool:
@@ -260,5 +311,6 @@ class _PortTakenError(Exception):
 
 
 def _escaped(value: str) -> str:
-    r"""A value as a Java properties file writes it, with line ends escaped as the two characters `\n`."""
+    r"""A value as a Java properties file writes it, with line ends escaped as the two characters
+    `\n`."""
     return value.replace("\\", "\\\\").strip().replace("\n", "\\n")

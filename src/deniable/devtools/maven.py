@@ -1,4 +1,5 @@
-"""Java libraries from Maven Central, downloaded once into the user's cache and then used without a network."""
+"""Java libraries from Maven Central, downloaded once into the user's cache and then used without a
+network."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <groupId>deniable</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
 <dependencies>{}</dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
 
 
 def cache_folder() -> Path:
@@ -40,7 +43,8 @@ def java() -> str:
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
         raise ServiceError(
-            f"java was not found {f'in JAVA_HOME = {home}' if home else 'on the path'}: install a JDK, 17 or newer"
+            f"java was not found {f'in JAVA_HOME = {home}' if home else 'on the path'}: install a"
+            " JDK, 17 or newer"
         )
     return found
 
@@ -48,8 +52,9 @@ def java() -> str:
 def jars(name: str, artifacts: Sequence[str]) -> Path:
     """A folder with these artifacts (`group:artifact:version`) and all their runtime dependencies.
 
-    If the cache folder `name` already has them, nothing is downloaded. Processes that need the same artifacts at the same
-    time wait for the first one; an interrupted process leaves nothing half done.
+    If the cache folder `name` already has them, nothing is downloaded. Processes that need the same
+    artifacts at the same time wait for the first one; an interrupted process leaves nothing half
+    done.
     """
     cache = cache_folder()
     folder = cache / name
@@ -59,7 +64,10 @@ def jars(name: str, artifacts: Sequence[str]) -> Path:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(cache / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise ServiceError(f"the cache {cache} cannot be written: {error.strerror}; ${CACHE_VARIABLE} names another") from None
+        raise ServiceError(
+            f"the cache {cache} cannot be written: {error.strerror}; ${CACHE_VARIABLE} names"
+            " another"
+        ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
@@ -75,13 +83,29 @@ def _copy(work: Path, artifacts: Sequence[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ServiceError("mvn was not found on the path: install Maven 3.6.3 or newer")
-    wanted = "".join(_DEPENDENCY.format(*map(escape, artifact.split(":"))) for artifact in artifacts)
+    wanted = "".join(
+        _DEPENDENCY.format(*map(escape, artifact.split(":"))) for artifact in artifacts
+    )
     (work / "pom.xml").write_text(_POM.format(wanted), encoding="utf-8")
-    command = [maven, "-q", "-B", _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
+    command = [
+        maven,
+        "-q",
+        "-B",
+        _COPY,
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={work / 'jars'}",
+    ]
     try:
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603 - ours
+        done = subprocess.run(  # noqa: S603 - ours
+            command, cwd=work, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
-        raise ServiceError(f"Maven did not download {', '.join(artifacts)} within {_SECONDS} seconds") from None
+        raise ServiceError(
+            f"Maven did not download {', '.join(artifacts)} within {_SECONDS} seconds"
+        ) from None
     if done.returncode:
         said = re.findall(r"\[.*?ERROR.*?\] *(.+)", done.stdout + done.stderr)
-        raise ServiceError(f"Maven could not download {', '.join(artifacts)}: {said[0] if said else 'it did not say why'}")
+        raise ServiceError(
+            f"Maven could not download {', '.join(artifacts)}:"
+            f" {said[0] if said else 'it did not say why'}"
+        )

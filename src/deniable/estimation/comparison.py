@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_confidence
 from deniable.display import Bar, Display, coverage_text, limits_text, pad, text_width
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.intervals import check_confidence, critical_values, p_text, square_and_add
+from deniable.estimation.intervals import critical_values, p_text, square_and_add
 from deniable.estimation.pooling import check_poolable, welch_satterthwaite
 from deniable.results import Result, encode, fields_of
 
@@ -34,7 +35,8 @@ class Comparison(Result):
     alike: _Floats | None = None
     """The covariance of the differences if the groups are alike, in infinite populations."""
     groups: tuple[Estimate, Estimate] | None = None
-    """Both estimates, if their reports support labels or do not: then their intervals are asymmetric, and so is this one's."""
+    """Both estimates, if their reports support labels or do not: then their intervals are
+    asymmetric, and so is this one's."""
 
     @property
     def stderr(self) -> _Floats:
@@ -44,41 +46,58 @@ class Comparison(Result):
     @property
     def z(self) -> _Floats:
         """The differences in standard errors."""
-        return np.divide(self.difference, self.stderr, out=np.zeros_like(self.difference), where=self.variance > 0)
+        return np.divide(
+            self.difference,
+            self.stderr,
+            out=np.zeros_like(self.difference),
+            where=self.variance > 0,
+        )
 
     @property
     def p_value(self) -> _Floats:
-        """For each label, the probability of a difference at least this large if the groups were alike (two-sided, Student's
-        t)."""
+        """For each label, the probability of a difference at least this large if the groups were
+        alike (two-sided, Student's t)."""
         from scipy.special import ndtr, stdtr  # noqa: PLC0415 - slow to import
 
-        below = np.where(np.isinf(self.degrees), ndtr(-np.abs(self.z)), stdtr(np.clip(self.degrees, 1, 1e10), -np.abs(self.z)))
+        below = np.where(
+            np.isinf(self.degrees),
+            ndtr(-np.abs(self.z)),
+            stdtr(np.clip(self.degrees, 1, 1e10), -np.abs(self.z)),
+        )
         return np.asarray(2 * below)
 
     def interval(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
         """One row per label: low and high of the difference.
 
-        If the reports of both groups support labels or do not, both groups' intervals are put together by square-and-add
-        (Newcombe 1998); otherwise it is the difference ± Student's quantile times the standard error.
+        If the reports of both groups support labels or do not, both groups' intervals are put
+        together by square-and-add (Newcombe 1998); otherwise it is the difference ± Student's
+        quantile times the standard error.
         """
         degrees = self.degrees if self.groups is None else np.full(self.difference.size, np.inf)
         t = critical_values(check_confidence(confidence), degrees, self.covariance, simultaneous)
         if self.groups is None:
-            return np.column_stack([self.difference - t * self.stderr, self.difference + t * self.stderr])
+            return np.column_stack(
+                [self.difference - t * self.stderr, self.difference + t * self.stderr]
+            )
         first, second = ((part.proportions, part._uncut(None, t)) for part in self.groups)
-        return square_and_add(self.difference, [(1.0, *first), (1.0, -second[0], -second[1][:, ::-1])])
+        return square_and_add(
+            self.difference, [(1.0, *first), (1.0, -second[0], -second[1][:, ::-1])]
+        )
 
     def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
-        """For each label, whether its interval covers at least, not just, as often as stated: if a group's does."""
+        """For each label, whether its interval covers at least, not just, as often as stated: if a
+        group's does."""
         more = [part.covers_more(confidence) for part in self.groups or ()]
         return np.asarray(np.any([np.zeros(len(self.labels), dtype=bool), *more], axis=0))
 
     def overall(self) -> tuple[float, int, float]:
-        """One test for all labels together: the statistic d' C^+ d, its degrees of freedom q, and the p-value.
+        """One test for all labels together: the statistic d' C^+ d, its degrees of freedom q, and
+        the p-value.
 
-        C is the covariance that the difference has if the groups are alike: both groups' covariances of one report, averaged by
-        their sizes. It is estimated from n reports in all, so the statistic is Hotelling's T^2: T^2 (n - 1 - q)/((n - 2) q) has
-        an F distribution with q and n - 1 - q degrees of freedom.
+        C is the covariance that the difference has if the groups are alike: both groups'
+        covariances of one report, averaged by their sizes. It is estimated from n reports in all,
+        so the statistic is Hotelling's T^2: T^2 (n - 1 - q)/((n - 2) q) has an F distribution with
+        q and n - 1 - q degrees of freedom.
         """
         from scipy.special import fdtrc  # noqa: PLC0415 - slow to import
 
@@ -92,7 +111,11 @@ class Comparison(Result):
         left = sum(self.n) - 1 - degrees
         if degrees == 0 or left < 1:
             return statistic, degrees, 1.0
-        return statistic, degrees, float(fdtrc(degrees, left, statistic * left / ((left + degrees - 1) * degrees)))
+        return (
+            statistic,
+            degrees,
+            float(fdtrc(degrees, left, statistic * left / ((left + degrees - 1) * degrees))),
+        )
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Ready for JSON: what :meth:`from_dict` reads, with intervals."""
@@ -111,7 +134,12 @@ class Comparison(Result):
         bars = [Bar(label, 100 * d, 100 * low, 100 * high) for label, d, _, low, high, _ in rows]
         columns = ("label", "difference", "stderr", "low", "high", "p")
         covers = coverage_text(confidence, bool(self.covers_more(confidence).any()))
-        notes = (f"{self.n[0]:,} against {self.n[1]:,} reports; intervals cover {covers}; p for each label alone",)
+        notes = (
+            (
+                f"{self.n[0]:,} against {self.n[1]:,} reports; intervals cover {covers}; p for each"
+                " label alone"
+            ),
+        )
         return Display(columns, rows, notes, bars, "difference (percentage points)", 0.0)
 
     def __str__(self) -> str:
@@ -127,10 +155,12 @@ class Comparison(Result):
 
 
 def compare(first: Estimate, second: Estimate) -> Comparison:
-    """The difference between two groups' proportions, first minus second, with a test per label and one for all.
+    """The difference between two groups' proportions, first minus second, with a test per label and
+    one for all.
 
-    The groups are different people; their mechanisms may differ. The variance is the sum of both, so the test accounts for the
-    coins. For finite populations it tests whether these populations differ, not the distributions they might come from.
+    The groups are different people; their mechanisms may differ. The variance is the sum of both,
+    so the test accounts for the coins. For finite populations it tests whether these populations
+    differ, not the distributions they might come from.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, coins = BinaryResponse(p=0.5, q=0.5), seeded_source(8)
@@ -158,10 +188,16 @@ def compare(first: Estimate, second: Estimate) -> Comparison:
 
 
 def _if_alike(first: Estimate, second: Estimate) -> _Floats | None:
-    """The covariance of the difference of two groups with the same proportions; None where it is not known."""
-    known = [part.covariance is not None and part.population is None and not part.strata for part in (first, second)]
+    """The covariance of the difference of two groups with the same proportions; None where it is
+    not known."""
+    known = [
+        part.covariance is not None and part.population is None and not part.strata
+        for part in (first, second)
+    ]
     if not all(known) or first.mechanism != second.mechanism or first.epsilon != second.epsilon:
         return None
     assert first.covariance is not None and second.covariance is not None  # noqa: S101, PT018 - just seen
-    of_one_report = (first.n**2 * first.covariance + second.n**2 * second.covariance) / (first.n + second.n)
+    of_one_report = (first.n**2 * first.covariance + second.n**2 * second.covariance) / (
+        first.n + second.n
+    )
     return of_one_report * (1 / first.n + 1 / second.n)

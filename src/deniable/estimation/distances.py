@@ -16,7 +16,8 @@ _Floats = NDArray[np.float64]
 
 
 def manhattan(first: Any, second: Any) -> float:
-    """The summed absolute differences; half of it is the largest difference in the probability of any set of labels.
+    """The summed absolute differences; half of it is the largest difference in the probability of
+    any set of labels.
 
     Takes Estimates of the same labels, or arrays, or one of each.
 
@@ -40,9 +41,9 @@ def euclidean(first: Any, second: Any) -> float:
 def kantorovich(first: Any, second: Any, positions: Any = None) -> float:
     """The earth mover's distance on a line: the least total of mass times distance moved.
 
-    The sum over neighbouring labels of |difference of the cumulative sums| times the step between them. Labels are one step
-    apart, unless `positions` says where each one is. Both sides must have the same sum: use `consistent("norm")` or `projected()`
-    for estimates that do not sum to 1.
+    The sum over neighbouring labels of |difference of the cumulative sums| times the step between
+    them. Labels are one step apart, unless `positions` says where each one is. Both sides must have
+    the same sum: use `consistent("norm")` or `projected()` for estimates that do not sum to 1.
 
     >>> kantorovich([1, 0, 0], [0, 0, 1])
     2.0
@@ -61,7 +62,9 @@ def kantorovich(first: Any, second: Any, positions: Any = None) -> float:
     else:
         where = _numbers("positions", positions)
         if where.shape != a.shape:
-            raise ParameterError("len(positions)", where.size, f"must be the number of labels, {a.size}")
+            raise ParameterError(
+                "len(positions)", where.size, f"must be the number of labels, {a.size}"
+            )
         steps = np.diff(where)
         if np.any(steps <= 0):
             raise ParameterError("positions", positions, "must increase")
@@ -69,8 +72,14 @@ def kantorovich(first: Any, second: Any, positions: Any = None) -> float:
 
 
 def _pair(first: Any, second: Any) -> tuple[_Floats, _Floats]:
-    if isinstance(first, Estimate) and isinstance(second, Estimate) and first.labels != second.labels:
-        raise ParameterError("labels", list(second.labels), f"must be those of the first, {list(first.labels)}")
+    if (
+        isinstance(first, Estimate)
+        and isinstance(second, Estimate)
+        and first.labels != second.labels
+    ):
+        raise ParameterError(
+            "labels", list(second.labels), f"must be those of the first, {list(first.labels)}"
+        )
     a, b = _numbers("first", first), _numbers("second", second)
     if a.shape != b.shape:
         raise ParameterError("len(second)", b.size, f"must be that of the first, {a.size}")
@@ -79,11 +88,17 @@ def _pair(first: Any, second: Any) -> tuple[_Floats, _Floats]:
 
 def _numbers(name: str, values: Any) -> _Floats:
     try:
-        array = np.asarray(values.proportions if isinstance(values, Estimate) else values, dtype=np.float64)
+        array = np.asarray(
+            values.proportions if isinstance(values, Estimate) else values, dtype=np.float64
+        )
     except (TypeError, ValueError):
-        raise ParameterError(name, type(values).__name__, "must be an Estimate or a sequence of numbers") from None
+        raise ParameterError(
+            name, type(values).__name__, "must be an Estimate or a sequence of numbers"
+        ) from None
     if array.ndim != 1 or array.size == 0:
-        raise ParameterError(f"{name}.shape", array.shape, "must be one row with at least one entry")
+        raise ParameterError(
+            f"{name}.shape", array.shape, "must be one row with at least one entry"
+        )
     if not np.all(np.isfinite(array)):
         place = int((~np.isfinite(array)).argmax())
         raise ParameterError(f"{name}[{place}]", float(array[place]), "must be finite")

@@ -4,78 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Bar, Display, coverage_text, limits_text, loss_text, pad, pandas, text_width
+from deniable.checks import check_confidence
+from deniable.display import (
+    Display,
+    pandas,
+)
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
-from deniable.estimation.exact_intervals import LARGEST, few_reports, rare_limits, small_population_limits
+from deniable.estimation.estimate_text import estimate_display, estimate_rows, privacy_line
+from deniable.estimation.exact_intervals import (
+    LARGEST,
+    few_reports,
+    rare_limits,
+    small_population_limits,
+)
 from deniable.estimation.interval_laws import ShareLaw
 from deniable.estimation.intervals import (
-    Stratum,
-    check_confidence,
+    StratumCounts,
     critical_values,
     cut_to_shares,
     stratified_limits,
 )
+from deniable.estimation.report_counts import ReportCounts, with_n
 from deniable.estimation.score_laws import combined_law
-from deniable.estimation.statistic import Statistic, aligned_statistics, displayed_statistics
+from deniable.estimation.tables.statistic import Statistic
 from deniable.results import Result, fields_of
 
-__all__ = ["LARGEST_COVARIANCE", "Estimate", "ReportCounts", "covariances_up_to", "largest_covariance"]
-
-LARGEST_COVARIANCE = 512
-"""Up to this many labels, an Estimate keeps the whole covariance matrix; beyond it, the diagonal."""
-_LARGEST: ContextVar[int] = ContextVar("largest_covariance", default=LARGEST_COVARIANCE)
-
-
-def largest_covariance() -> int:
-    """The most labels for which the covariance is computed: it takes a hundred times as long as the rest."""
-    return _LARGEST.get()
-
-
-@contextmanager
-def covariances_up_to(labels: int) -> Iterator[None]:
-    """Within the context, compute covariances for up to `labels` labels."""
-    token = _LARGEST.set(labels)
-    try:
-        yield
-    finally:
-        _LARGEST.reset(token)
-
+__all__ = ["Estimate"]
 
 _Floats = NDArray[np.float64]
-_ROWS_SHOWN = 24
 _FEWEST_PLACES = 8
 """From this many numeric labels on, a scale is summarized by its mean and quantiles."""
-
-
-@dataclass(frozen=True, eq=False)
-class ReportCounts(Result):
-    """What an estimate was solved from, so that a document need not store the covariance: it can be recomputed."""
-
-    mechanism: Mapping[str, Any]
-    """The mechanism's description; the labels are those of the estimate."""
-    counts: NDArray[np.int64]
-    population: int | None = None
-    """What the reports were a sample of; over several epochs, person-epochs."""
-    repeats: float = 1.0
-    """How often the same coins were counted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate(Result):
     """Estimated proportions of the population, one per label, with the covariance of their errors.
 
-    The proportions are unbiased, so some may lie below 0 or above 1; the intervals of shares do not.
-    :meth:`projected` gives a proper distribution, by name.
+    The proportions are unbiased, so some may lie below 0 or above 1; the intervals of shares do
+    not. :meth:`projected` gives a proper distribution, by name.
     """
 
     labels: tuple[Hashable, ...]
@@ -92,11 +66,13 @@ class Estimate(Result):
     epsilon: float = math.nan
     """Local: the loss against anyone who knows who sent a report."""
     sampled_epsilon: float | None = None
-    """The loss against anyone who does not know who took part, in a crowd of `sampled_crowd`, except with `sampled_delta`."""
+    """The loss against anyone who does not know who took part, in a crowd of `sampled_crowd`,
+    except with `sampled_delta`."""
     sampled_delta: float | None = None
     sampled_crowd: int | None = None
     support: tuple[_Floats, _Floats] | None = None
-    """P(report supports the label | the label is true) and P(… | it is not), where reports either support a label or do not."""
+    """P(report supports the label | the label is true) and P(… | it is not), where reports either
+    support a label or do not."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
     degrees: _Floats | None = None
@@ -108,14 +84,17 @@ class Estimate(Result):
     reports: ReportCounts | None = None
     """The counts it was solved from, for windows of a query."""
     exclusive: bool = True
-    """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple choice."""
+    """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple
+    choice."""
     score_law: tuple[_Floats, _Floats, _Floats] | None = None
-    """For each label, two coins and a number of reports with the same variance at any share, where `support` and n do not say
-    it (:mod:`deniable.estimation.score_laws`)."""
+    """For each label, two coins and a number of reports with the same variance at any share, where
+    `support` and n do not say it (:mod:`deniable.estimation.score_laws`)."""
     rare: NDArray[np.bool_] | None = None
-    """With `score_law`: for each label, whether so few reports may support it that its limits must be exact."""
+    """With `score_law`: for each label, whether so few reports may support it that its limits must
+    be exact."""
     conservative: bool = False
-    """Whether the variance is an upper bound, so that intervals cover at least as often as stated."""
+    """Whether the variance is an upper bound, so that intervals cover at least as often as
+    stated."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
         "proportions": "estimate",
@@ -129,26 +108,33 @@ class Estimate(Result):
         """Standard error of each proportion."""
         return np.sqrt(self.variance)
 
-    def interval(self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False) -> _Floats:
-        """One row per label: low and high, which cover the true proportion with the given probability.
+    def interval(
+        self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False
+    ) -> _Floats:
+        """One row per label: low and high, which cover the true proportion with the given
+        probability.
 
         `method` is one of
 
-        - ``"normal"``: estimate ± Student's quantile times the standard error, with n - 1 degrees of freedom (strata: by
-          Welch and Satterthwaite). Works for any estimate; may reach beyond [0, 1]; covers too little if few reports support a
-          label.
-        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's interval, seen through the coins; for
-          strata, of their sum). It is valid from 30 reports on and for rare labels; for populations of up to 200
-          people the exact law of the reports replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased
-          estimate below 0; if no share fits the reports, it is a fiftieth of a standard error wide at the edge. Needs a
-          variance that depends on one share alone (`support` or `score_law`).
-        - ``"exact"``: all shares under which a count at least as extreme has more than half of 1 - confidence on its side
-          (Clopper and Pearson). It covers at least as often as stated, whatever the share. Needs what "score" needs.
-        - None: score if available, otherwise normal; exact if so few reports can support a label that score intervals would
-          miss at some shares. :meth:`covers_more` says for which labels that is.
+        - ``"normal"``: estimate ± Student's quantile times the standard error, with n - 1 degrees
+          of freedom (strata: by Welch and Satterthwaite). Works for any estimate; may reach beyond
+          [0, 1]; covers too little if few reports support a label.
+        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's
+          interval, seen through the coins; for strata, of their sum). It is valid from 30 reports
+          on and for rare labels; for populations of up to 200 people the exact law of the reports
+          replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased estimate
+          below 0; if no share fits the reports, it is a fiftieth of a standard error wide at the
+          edge. Needs a variance that depends on one share alone (`support` or `score_law`).
+        - ``"exact"``: all shares under which a count at least as extreme has more than half of 1 -
+          confidence on its side (Clopper and Pearson). It covers at least as often as stated,
+          whatever the share. Needs what "score" needs.
+        - None: score if available, otherwise normal; exact if so few reports can support a label
+          that score intervals would miss at some shares. :meth:`covers_more` says for which labels
+          that is.
 
-        `simultaneous` makes all rows cover together with the given probability. After :meth:`consistent` the interval is
-        still that of the unbiased proportions, extended if necessary to contain the changed one, so it covers at least as often.
+        `simultaneous` makes all rows cover together with the given probability. After
+        :meth:`consistent` the interval is still that of the unbiased proportions, extended if
+        necessary to contain the changed one, so it covers at least as often.
         """
         check_confidence(confidence)
         if method not in {None, "normal", "score", "exact"}:
@@ -158,8 +144,14 @@ class Estimate(Result):
             reach = self.plus_minus(confidence, simultaneous)
             limits = np.column_stack([centre - reach, centre + reach])
         else:
-            free = np.full(centre.size, math.inf) if self.score_law is None or self.degrees is None else self.degrees
-            z = critical_values(confidence, free, self.covariance if simultaneous else None, simultaneous)
+            free = (
+                np.full(centre.size, math.inf)
+                if self.score_law is None or self.degrees is None
+                else self.degrees
+            )
+            z = critical_values(
+                confidence, free, self.covariance if simultaneous else None, simultaneous
+            )
             limits = self._by_law(method, z)
         if self.unbiased is not None:
             limits[:, 0] = np.minimum(limits[:, 0], self.proportions)
@@ -169,8 +161,8 @@ class Estimate(Result):
     def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
         """For each label, whether its interval covers at least, not just, as often as stated.
 
-        It does for labels that few reports can support (see :meth:`interval`), for conservative variances, and for proportions
-        that :meth:`consistent` changed.
+        It does for labels that few reports can support (see :meth:`interval`), for conservative
+        variances, and for proportions that :meth:`consistent` changed.
         """
         check_confidence(confidence)
         more = self._rare(None) | self.conservative
@@ -181,7 +173,11 @@ class Estimate(Result):
     def _by_law(self, method: str | None, reach: _Floats) -> _Floats:
         """Score or exact limits, cut to [0, 1]."""
         if not self._has_score:
-            raise ParameterError("method", method, "needs reports that support a label or do not; use 'normal' for this estimate")
+            raise ParameterError(
+                "method",
+                method,
+                "needs reports that support a label or do not; use 'normal' for this estimate",
+            )
         counts = self._few_counts()
         if counts is not None:
             return self._small(counts, reach, self._rare(method))
@@ -198,7 +194,9 @@ class Estimate(Result):
 
     def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
         """How far the normal interval reaches to either side of each proportion."""
-        degrees = np.full(self.variance.size, self.n - 1.0) if self.degrees is None else self.degrees
+        degrees = (
+            np.full(self.variance.size, self.n - 1.0) if self.degrees is None else self.degrees
+        )
         covariance = self.covariance if simultaneous else None
         t = critical_values(check_confidence(confidence), degrees, covariance, simultaneous)
         return np.where(np.isinf(t), math.inf, np.where(np.isinf(t), 0, t) * self.stderr)
@@ -211,36 +209,50 @@ class Estimate(Result):
 
     @property
     def _law(self) -> tuple[_Floats, _Floats, _Floats] | None:
-        """For each label, the coins and the number of reports that its score interval is made from; of strata, of their sum."""
+        """For each label, the coins and the number of reports that its score interval is made from;
+        of strata, of their sum."""
         if self.strata:
             leaves = self._leaves(1.0) if self._has_score else []
             weights = np.array([np.full(self.proportions.size, leaf.weight) for leaf in leaves])
-            return combined_law(weights, [(*leaf.support, np.asarray(leaf.n)) for leaf in leaves]) if leaves else None
+            return (
+                combined_law(weights, [(*leaf.support, np.asarray(leaf.n)) for leaf in leaves])
+                if leaves
+                else None
+            )
         if self.score_law is not None or self.support is None:
             return self.score_law
         return (*self.support, np.full(self.proportions.size, float(self.n)))
 
     def _few_counts(self) -> NDArray[np.int64] | None:
-        """How many reports support each label, if the population is small enough for exact intervals."""
+        """How many reports support each label, if the population is small enough for exact
+        intervals."""
         if self.strata or self.support is None or self.score_law is not None:
             return None
         if self.population is None or not 0 < self.n <= self.population <= LARGEST:
             return None
         a, b = self.support
-        counts = self.n * (b + (a - b) * (self.proportions if self.unbiased is None else self.unbiased))
+        counts = self.n * (
+            b + (a - b) * (self.proportions if self.unbiased is None else self.unbiased)
+        )
         whole = counts.round()
         return (
-            whole.astype(np.int64) if np.abs(counts - whole).max() < 1e-6 and 0 <= whole.min() <= whole.max() <= self.n else None
+            whole.astype(np.int64)
+            if np.abs(counts - whole).max() < 1e-6 and 0 <= whole.min() <= whole.max() <= self.n
+            else None
         )
 
     def _small(self, counts: NDArray[np.int64], reach: _Floats, rare: NDArray[np.bool_]) -> _Floats:
         """The interval of a small population; labels with the same coins are looked up together."""
         assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
         out = np.empty((counts.size, 2))
-        kinds, which = np.unique(np.column_stack([*self.support, reach, rare]), axis=0, return_inverse=True)
+        kinds, which = np.unique(
+            np.column_stack([*self.support, reach, rare]), axis=0, return_inverse=True
+        )
         for i, (a, b, z, at_least) in enumerate(kinds.tolist()):
             chosen, level = which.reshape(-1) == i, math.erf(z / math.sqrt(2))
-            out[chosen] = small_population_limits(counts[chosen], self.n, self.population, a, b, level, bool(at_least))
+            out[chosen] = small_population_limits(
+                counts[chosen], self.n, self.population, a, b, level, bool(at_least)
+            )
         return out
 
     def _uncut(self, method: str | None, reach: _Floats) -> _Floats:
@@ -250,47 +262,72 @@ class Estimate(Result):
         a, b, n = law
         centre = self.proportions if self.unbiased is None else self.unbiased
         limits = stratified_limits(leaves, reach)
-        if rare.any():  # of strata, both: the exact law is that of equal strata, and does not know how small they are
-            exact = rare_limits(centre[rare], (a[rare], b[rare]), n[rare], self.population, reach[rare])
+        # of strata, both: the exact law is that of equal strata, and does not know how small they
+        # are
+        if rare.any():
+            exact = rare_limits(
+                centre[rare], (a[rare], b[rare]), n[rare], self.population, reach[rare]
+            )
             limits[rare] = exact if len(leaves) == 1 else _hull(limits[rare], exact)
         return limits
 
-    def _leaves(self, weight: float) -> list[Stratum]:
-        """The strata, and those of strata that have some themselves; an estimate without strata is its only one."""
+    def _leaves(self, weight: float) -> list[StratumCounts]:
+        """The strata, and those of strata that have some themselves; an estimate without strata is
+        its only one."""
         if self.strata:
-            return [leaf for part_weight, part in self.strata for leaf in part._leaves(weight * part_weight)]
+            return [
+                leaf
+                for part_weight, part in self.strata
+                for leaf in part._leaves(weight * part_weight)
+            ]
         law = self._law
         assert law is not None  # noqa: S101 - as _has_score has seen
         a, b, n = law
         centre = self.proportions if self.unbiased is None else self.unbiased
-        return [Stratum(weight, centre, (a, b), n, self.population, None if self.score_law is None else self.degrees)]
+        return [
+            StratumCounts(
+                weight,
+                centre,
+                (a, b),
+                n,
+                self.population,
+                None if self.score_law is None else self.degrees,
+            )
+        ]
 
     def counts(self, size: int | None = None) -> _Floats:
-        """The proportions as numbers of people: of `size`, else of the population, else of those who reported."""
+        """The proportions as numbers of people: of `size`, else of the population, else of those
+        who reported."""
         if size is not None and (isinstance(size, bool | str) or not 0 < size < math.inf):
             raise ParameterError("size", size, "must be a number of people above 0")
         return self.proportions * (size if size is not None else self.population or self.n)
 
     def consistent(self, method: str, **options: Any) -> Estimate:
-        """The estimate turned into a distribution by one of several methods; intervals stay those of the unbiased one.
+        """The estimate turned into a distribution by one of several methods; intervals stay those
+        of the unbiased one.
 
-        - ``"norm-sub"``: no negatives, sum 1; the nearest distribution, the same as :meth:`projected`.
-        - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its intervals are its own.
-        - ``"base-cut"``: 0 for every label that could be noise (`false_alarm` = 0.05 for one or more wrongly kept).
-        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default the number with the smallest estimated
-          squared error).
+        - ``"norm-sub"``: no negatives, sum 1; the nearest distribution, the same as
+          :meth:`projected`.
+        - ``"norm"``: sum 1 by adding the same to each label; stays unbiased, and its intervals are
+          its own.
+        - ``"base-cut"``: 0 for every label that could be noise (`false_alarm` = 0.05 for one or
+          more wrongly kept).
+        - ``"smooth"``: neighbours averaged, for labels in order (`passes`, by default the number
+          with the smallest estimated squared error).
 
-        They can be chained: ``estimate.consistent("smooth").projected()``. :mod:`deniable.estimation.consistency` compares their
-        bias and squared error.
+        They can be chained: ``estimate.consistent("smooth").projected()``.
+        :mod:`deniable.estimation.consistency` compares their bias and squared error.
         """
         return make_consistent(self, method, **options)
 
     def projected(self) -> Estimate:
-        """The nearest proper distribution: none negative, sum 1. Biased; intervals stay those of the unbiased one."""
+        """The nearest proper distribution: none negative, sum 1. Biased; intervals stay those of
+        the unbiased one."""
         return make_consistent(self, "norm-sub")
 
     def without_bias(self) -> Estimate:
-        """The unbiased estimate that this one was made from, or itself, as pooling and intervals of statistics need."""
+        """The unbiased estimate that this one was made from, or itself, as pooling and intervals of
+        statistics need."""
         if self.unbiased is None:
             return self
         return dataclasses.replace(self, proportions=self.unbiased, unbiased=None, notes=())
@@ -310,146 +347,95 @@ class Estimate(Result):
             "covers_more": self.covers_more(confidence).tolist(),
         }
 
+    @classmethod
+    def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._arguments(with_n(document))
+
     @property
     def numeric(self) -> bool:
-        """Whether the labels are points of a scale, better summarized by a mean and quantiles than by shares."""
-        return len(self.labels) >= _FEWEST_PLACES and all(isinstance(label, float) for label in self.labels)
+        """Whether the labels are points of a scale, better summarized by a mean and quantiles than
+        by shares."""
+        return len(self.labels) >= _FEWEST_PLACES and all(
+            isinstance(label, float) for label in self.labels
+        )
 
     def summary(self) -> tuple[Statistic, ...]:
         """For numeric labels: mean, median and quartiles."""
-        from deniable.estimation import statistics  # noqa: PLC0415 - which are made from estimates
+        from deniable.estimation.tables import statistics  # noqa: PLC0415 - which are made from estimates
 
         if not self.numeric:
-            raise ParameterError("labels", list(self.labels[:3]), "must be numbers of a scale for a mean and quantiles")
-        found = [statistics.mean(self), *(statistics.quantile(self, level) for level in (0.5, 0.25, 0.75))]
+            raise ParameterError(
+                "labels",
+                list(self.labels[:3]),
+                "must be numbers of a scale for a mean and quantiles",
+            )
+        found = [
+            statistics.mean(self),
+            *(statistics.quantile(self, level) for level in (0.5, 0.25, 0.75)),
+        ]
         names = ("mean", "median", "lower quartile", "upper quartile")
-        return tuple(dataclasses.replace(part, name=name, notes=()) for part, name in zip(found, names, strict=True))
+        return tuple(
+            dataclasses.replace(part, name=name, notes=())
+            for part, name in zip(found, names, strict=True)
+        )
 
     def __getitem__(self, label: Hashable) -> Statistic:
         """The share of one label, with its standard error and its interval."""
         if label not in self.labels:
-            raise ParameterError("label", label, f"must be one of {', '.join(map(str, self.labels[:8]))}{self._more()}")
+            raise ParameterError(
+                "label",
+                label,
+                f"must be one of {', '.join(map(str, self.labels[:8]))}{self._more()}",
+            )
         at = self.labels.index(label)
         law = ShareLaw(self, at)
-        return Statistic(str(label), float(self.proportions[at]), float(self.stderr[at]), self.n, law=law)
+        return Statistic(
+            str(label), float(self.proportions[at]), float(self.stderr[at]), self.n, law=law
+        )
 
     def _more(self) -> str:
         return f" … ({len(self.labels)})" if len(self.labels) > 8 else ""
-
-    def _order(self) -> list[int]:
-        """The labels in their own order or, if there are many, the largest first."""
-        if len(self.labels) <= _ROWS_SHOWN or self.numeric:
-            return list(range(len(self.labels)))
-        return [int(at) for at in np.argsort(-self.proportions, kind="stable")]
-
-    def _display(self, confidence: float = 0.95) -> Display:
-        if self.numeric:
-            return displayed_statistics(self.summary(), (self.privacy_line(confidence), *self.notes), confidence)
-        limits, order = self.interval(confidence), self._order()
-        rows: list[tuple[Any, ...]] = [
-            (self.labels[at], float(self.proportions[at]), float(self.stderr[at]), *map(float, limits[at])) for at in order
-        ]
-        texts = [
-            (
-                label_text(self.labels[at]),
-                f"{100 * self.proportions[at]:.2f} %",
-                limits_text(limits[at], factor=100),
-            )
-            for at in order
-        ]
-        header = ("", "share", f"{coverage_text(confidence)} interval")
-        bars = [Bar(label_text(row[0]), 100 * row[1], 100 * row[3], 100 * row[4]) for row in rows]
-        columns = ("label", "estimate", "stderr", "low", "high")
-        notes = (self.privacy_line(confidence), *self.notes)
-        return Display(columns, rows, notes, bars, "share (%)", texts=[header, *texts])
 
     def to_frame(self, confidence: float = 0.95) -> Any:
         """A pandas DataFrame: one row per label, with estimate, stderr, low and high."""
         pd = pandas()
         low, high = self.interval(confidence).T
         columns = {"estimate": self.proportions, "stderr": self.stderr, "low": low, "high": high}
-        return pd.DataFrame(columns, index=pd.Index(list(self.labels), name="label", tupleize_cols=False))
+        return pd.DataFrame(
+            columns, index=pd.Index(list(self.labels), name="label", tupleize_cols=False)
+        )
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
-        """Draw the shares as bars with their intervals, with the truth as marks if given; returns matplotlib's axes."""
+        """Draw the shares as bars with their intervals, with the truth as marks if given; returns
+        matplotlib's axes."""
         from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_estimate(self, ax, truth=truth, confidence=confidence)
 
     def privacy_line(self, confidence: float = 0.95) -> str:
-        """How many reported, how private each report is, and what intervals cover: the last line of the printed table."""
-        of = "" if self.population is None else f" of {self.population:,} people"
-        sampled = sampled_text(self.sampled_epsilon, self.sampled_delta, self.sampled_crowd)
-        loss = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.4g}"
-        return f"{self.n:,} reports{of}; epsilon {loss}{sampled} per report; {self._coverage_line(confidence)}"
+        """How many reported, how private each report is, and what intervals cover: the last line of
+        the printed table."""
+        return privacy_line(self, confidence)
 
-    def _coverage_line(self, confidence: float) -> str:
-        if self.numeric:  # each of its statistics says for itself what it covers
-            return f"intervals cover {coverage_text(confidence)}"
-        more = self.covers_more(confidence)
-        if more.any() and not more.all():
-            named = [label_text(label) for label, at_least in zip(self.labels, more.tolist(), strict=True) if at_least]
-            shown = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
-            return f"intervals cover {coverage_text(confidence)}, of {shown} at least"
-        return f"intervals cover {coverage_text(confidence, bool(more.any()))}"
+    def _display(self, confidence: float = 0.95) -> Display:
+        return estimate_display(self, confidence)
 
     def __str__(self) -> str:
-        return "\n".join([*_rows(self), self.privacy_line(), *self.notes])
+        return "\n".join([*estimate_rows(self), self.privacy_line(), *self.notes])
 
     def __repr__(self) -> str:
-        return f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports, {self.mechanism}>"
-
-
-def sampled_text(epsilon: float | None, delta: float | None, crowd: int | None) -> str:
-    """The loss against anyone who does not know who took part, in brackets; nothing without its delta and its crowd."""
-    if epsilon is None or delta is None or crowd is None:
-        return ""
-    return f" (sampled {loss_text(epsilon)} in a crowd of {crowd:,}, delta {delta:g})"
-
-
-def check_population(population: int | None, n: int) -> int | None:
-    """The population, checked to be a whole number that includes everyone who reported."""
-    if population is None:
-        return None
-    if isinstance(population, bool) or not isinstance(population, int | float | np.number) or not _is_whole(population):
-        raise ParameterError("population", population, "must be a whole number from 1 to 2**63 - 1")
-    if population < n:
-        raise ParameterError("population", population, f"must be at least the number of reports, {n}")
-    return int(population)
-
-
-def _is_whole(number: Any) -> bool:
-    return bool(1 <= number < 1 << 63 and number == int(number))
+        return (
+            f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports,"
+            f" {self.mechanism}>"
+        )
 
 
 def _hull(first: _Floats, second: _Floats) -> _Floats:
     """The smallest intervals that contain both, row by row."""
-    return np.column_stack([np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])])
+    return np.column_stack(
+        [np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])]
+    )
 
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def label_text(label: Any) -> str:
-    """A label for display; for a combination, its parts."""
-    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-def _rows(estimate: Estimate) -> list[str]:
-    if estimate.numeric:
-        return aligned_statistics(estimate.summary())
-    limits, order = estimate.interval(0.95), estimate._order()
-    shown = order if len(order) <= _ROWS_SHOWN else order[: _ROWS_SHOWN - 4]
-    names = [label_text(estimate.labels[at]) for at in shown]
-    width = max(map(text_width, names))
-    spans = [limits_text(limits[at], factor=100) for at in shown]
-    wide = max(map(len, spans))
-    rows = [
-        f"{pad(name, width)}  {100 * estimate.proportions[at]:7.2f} %   {span:>{wide}}"
-        for name, at, span in zip(names, shown, spans, strict=True)
-    ]
-    if len(shown) < len(order):
-        rest = 100 * estimate.proportions[order[len(shown)]]
-        rows.append(f"… and {len(order) - len(shown)} more, each at most {rest:.2f} %")
-    return rows

@@ -1,8 +1,9 @@
-"""Whether reports can come from a mechanism at all: answers that were never randomized give impossible estimates.
+"""Whether reports can come from a mechanism at all: answers that were never randomized give
+impossible estimates.
 
-An estimated share may lie below 0 or above 1, but only by so much. If nobody has a label, its estimate is 0 on average, with a
-variance from the coins alone; so the probability of an estimate below 0 can be bounded without knowing the truth. The same
-applies at 1.
+An estimated share may lie below 0 or above 1, but only by so much. If nobody has a label, its
+estimate is 0 on average, with a variance from the coins alone; so the probability of an estimate
+below 0 can be bounded without knowing the truth. The same applies at 1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ __all__ = ["FALSE_ALARM", "EdgeVariances", "FitTest", "edge_variances", "fit_tes
 
 _Floats = NDArray[np.float64]
 EdgeVariances = tuple[_Floats, _Floats]
-"""For each label, the largest variance of one report's contribution if nobody has it, and if everybody has it."""
+"""For each label, the largest variance of one report's contribution if nobody has it, and if
+everybody has it."""
 
 FALSE_ALARM = 1e-5
 """The largest probability that an estimate's notes call fitting reports a misfit."""
@@ -40,14 +42,21 @@ def edge_variances(inverse: _Floats, channel: _Floats) -> EdgeVariances:
 
 
 def _worst(proportions: _Floats, n: int, edges: EdgeVariances) -> tuple[int, float]:
-    """The least plausible label, and a bound on the probability that any looks as bad, whatever the truth (Bonferroni)."""
+    """The least plausible label, and a bound on the probability that any looks as bad, whatever the
+    truth (Bonferroni)."""
     nobody, everybody = (np.maximum(part, 1e-300) for part in edges)
-    outside = np.maximum(-proportions / np.sqrt(nobody / n), (proportions - 1) / np.sqrt(everybody / n))
+    outside = np.maximum(
+        -proportions / np.sqrt(nobody / n), (proportions - 1) / np.sqrt(everybody / n)
+    )
     at = int(outside.argmax())
-    return at, min(1.0, 2 * proportions.size * 0.5 * math.erfc(max(float(outside[at]), 0.0) / math.sqrt(2)))
+    return at, min(
+        1.0, 2 * proportions.size * 0.5 * math.erfc(max(float(outside[at]), 0.0) / math.sqrt(2))
+    )
 
 
-def misfit(labels: Sequence[Hashable], proportions: _Floats, n: int, edges: EdgeVariances | None) -> tuple[str, ...]:
+def misfit(
+    labels: Sequence[Hashable], proportions: _Floats, n: int, edges: EdgeVariances | None
+) -> tuple[str, ...]:
     """A note for an estimate whose reports cannot come from its mechanism; none if they can.
 
     It looks at each label once, so that every estimate can afford it.
@@ -58,8 +67,11 @@ def misfit(labels: Sequence[Hashable], proportions: _Floats, n: int, edges: Edge
     if p_value > FALSE_ALARM:
         return ()
     return (
-        f"THESE REPORTS DO NOT FIT THE MECHANISM: the share of {str(labels[at])!r} would be {100 * proportions[at]:.1f} %, which "
-        f"happens by chance with {p_text(p_value)}. Were they randomized, and with these parameters?",
+        (
+            f"THESE REPORTS DO NOT FIT THE MECHANISM: the share of {str(labels[at])!r} would be"
+            f" {100 * proportions[at]:.1f} %, which happens by chance with {p_text(p_value)}. Were"
+            " they randomized, and with these parameters?"
+        ),
     )
 
 
@@ -81,7 +93,8 @@ class FitTest(Result):
     """How well reports fit their mechanism."""
 
     p_value: float
-    """The probability of reports at least this bad under the truth that explains them best; an upper bound."""
+    """The probability of reports at least this bad under the truth that explains them best; an
+    upper bound."""
     reason: str
     n: int
 
@@ -93,10 +106,11 @@ class FitTest(Result):
 def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     """Whether these reports can come from the mechanism, under any truth at all.
 
-    Two tests, and twice the smaller p-value. For every label: how far its estimated share lies outside 0 to 1, relative to the
-    coins' own error (:func:`misfit`, which every estimate runs). And for a matrix of up to 512 reports: the likelihood ratio of
-    the observed counts against the likeliest distribution, by a chi-square with one degree of freedom less than there are
-    reports, which is conservative.
+    Two tests, and twice the smaller p-value. For every label: how far its estimated share lies
+    outside 0 to 1, relative to the coins' own error (:func:`misfit`, which every estimate runs).
+    And for a matrix of up to 512 reports: the likelihood ratio of the observed counts against the
+    likeliest distribution, by a chi-square with one degree of freedom less than there are reports,
+    which is conservative.
 
     >>> from deniable import BinaryResponse
     >>> survey = BinaryResponse(p=0.5, q=0.5)
@@ -110,7 +124,12 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     if edges is not None:
         at, p_value = _worst(proportions, tally.n, edges)
         if not 0 <= proportions[at] <= 1:
-            found.append((p_value, f"the share of {mechanism.labels[at]} would be {100 * proportions[at]:.1f} %"))
+            found.append(
+                (
+                    p_value,
+                    f"the share of {mechanism.labels[at]} would be {100 * proportions[at]:.1f} %",
+                )
+            )
     channel = mechanism.channel()
     if (
         isinstance(channel, np.ndarray)
@@ -120,7 +139,8 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     ):
         found.append(_likelihood_ratio(tally.counts, channel))
     p_value, reason = min(found)
-    # An impossible share says more to a person than a likelihood ratio, whichever p-value is smaller.
+    # An impossible share says more to a person than a likelihood ratio, whichever p-value is
+    # smaller.
     telling = next((why for p, why in found if p < _TELLING), reason)
     return FitTest(min(1.0, 2 * p_value), telling, tally.n)
 
@@ -132,6 +152,10 @@ def _likelihood_ratio(counts: NDArray[np.int64], channel: _Floats) -> tuple[floa
     fitted = (channel @ em.em(counts, channel))[seen] * counts.sum()
     statistic = max(2 * float(counts[seen] @ np.log(counts[seen] / fitted)), 0.0)
     degrees = len(counts) - 1
-    return float(
-        chdtrc(degrees, statistic)
-    ), f"likelihood ratio {statistic:.4g}, at most {degrees} degree{'s' if degrees > 1 else ''} of freedom"
+    return (
+        float(chdtrc(degrees, statistic)),
+        (
+            f"likelihood ratio {statistic:.4g}, at most {degrees}"
+            f" degree{'s' if degrees > 1 else ''} of freedom"
+        ),
+    )

@@ -1,4 +1,5 @@
-"""Intervals of statistics for which "value ± standard errors" is not valid: laws that give limits for any confidence."""
+"""Intervals of statistics for which "value ± standard errors" is not valid: laws that give limits
+for any confidence."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.intervals import check_confidence
+from deniable.checks import check_confidence
+from deniable.numerics import boundary, normal_quantile
 from deniable.results import Result
 
 __all__ = [
@@ -28,11 +30,13 @@ _Floats = NDArray[np.float64]
 _LARGEST_NONCENTRALITY = 1e4
 """Beyond this a noncentral chi-square is normal to four digits, and its sum would be slow."""
 _AROUND = 0.9999
-"""Confidence of the interval over which the rise of a distribution around its quantile is measured."""
+"""Confidence of the interval over which the rise of a distribution around its quantile is
+measured."""
 _CLEAR_RISE = 1.75
 """Standard errors that a distribution rises per bin where its quantile's interval covers as stated.
 
-Chosen by simulation of 8 designs with 6 to 64 bins, 4 levels each (`benchmarks/quantile_coverage.py`).
+Chosen by simulation of 8 designs with 6 to 64 bins, 4 levels each
+(`benchmarks/quantile_coverage.py`).
 """
 
 
@@ -48,12 +52,14 @@ class IntervalLaw(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class QuadraticLaw(Result):
-    """For a squared length Z = |u|^2, with u normal around mu with covariance S: the values of |mu|^2 that explain Z.
+    """For a squared length Z = |u|^2, with u normal around mu with covariance S: the values of
+    |mu|^2 that explain Z.
 
-    Near 0 the delta method fails, because its gradient vanishes. Here Z is taken to be c times a noncentral chi-square, with its
-    true first two moments: E Z = m + tr S and Var Z = 2 tr S^2 + 4 m s, with m = |mu|^2 and s = mu' S mu/m the spread along mu.
-    So c = (tr S^2 + 2 m s)/(tr S + 2 m), with tr S/c degrees of freedom and noncentrality m/c. Far from 0 the limits are those of
-    the delta method. A statistic is `scale` times m, or the root of that.
+    Near 0 the delta method fails, because its gradient vanishes. Here Z is taken to be c times a
+    noncentral chi-square, with its true first two moments: E Z = m + tr S and Var Z = 2 tr S^2 + 4
+    m s, with m = |mu|^2 and s = mu' S mu/m the spread along mu. So c = (tr S^2 + 2 m s)/(tr S + 2
+    m), with tr S/c degrees of freedom and noncentrality m/c. Far from 0 the limits are those of the
+    delta method. A statistic is `scale` times m, or the root of that.
     """
 
     observed: float
@@ -66,12 +72,14 @@ class QuadraticLaw(Result):
     def interval(self, confidence: float) -> tuple[float, float]:
         tail = (1 - check_confidence(confidence)) / 2
         if self.observed > _LARGEST_NONCENTRALITY * self.along:
-            reach = -_normal_quantile(tail) * math.sqrt(2 * self.square_trace + 4 * self.observed * self.along)
+            reach = -normal_quantile(tail) * math.sqrt(
+                2 * self.square_trace + 4 * self.observed * self.along
+            )
             low, high = self.observed - self.trace - reach, self.observed - self.trace + reach
         else:
             low, high = self._where(1 - tail), self._where(tail)
-        # A length of exactly 0 is never certain: the interval keeps at least a tenth of its noise, as at the edge of a
-        # proportion.
+        # A length of exactly 0 is never certain: the interval keeps at least a tenth of its noise,
+        # as at the edge of a proportion.
         high = max(high, 0.01 * self.trace)
         low, high = max(low, 0.0) * self.scale, high * self.scale
         return (math.sqrt(low), math.sqrt(high)) if self.root else (low, high)
@@ -79,8 +87,8 @@ class QuadraticLaw(Result):
     def covers_more(self, confidence: float) -> bool:
         """Always: an interval cannot miss a true 0 from above, and covers more often near it.
 
-        To say so only of intervals that begin at 0 would leave those that do not with a plain claim, and of a true 0 all of
-        them are wrong.
+        To say so only of intervals that begin at 0 would leave those that do not with a plain
+        claim, and of a true 0 all of them are wrong.
         """
         return True
 
@@ -92,21 +100,20 @@ class QuadraticLaw(Result):
         return float(chndtr(self.observed / c, self.trace / c, length / c))
 
     def _where(self, level: float) -> float:
-        """The squared length at which P(Z <= observed) has fallen to `level`; 0 if it is below that already there."""
+        """The squared length at which P(Z <= observed) has fallen to `level`; 0 if it is below that
+        already there."""
         if self._below(0.0) <= level:
             return 0.0
         low, high = 0.0, self.observed + self.trace
         while self._below(high) > level:
             low, high = high, 2 * high
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._below(middle) > level else (low, middle)
-        return high
+        return boundary(lambda length: self._below(length) <= level, low, high)
 
 
 @dataclass(frozen=True, eq=False)
 class ShortfallLaw(Result):
-    """For a statistic with a maximum, near which its gradient vanishes, such as an entropy: the maximum less a squared length."""
+    """For a statistic with a maximum, near which its gradient vanishes, such as an entropy: the
+    maximum less a squared length."""
 
     maximum: float
     shortfall: QuadraticLaw
@@ -122,11 +129,13 @@ class ShortfallLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class QuantileLaw(Result):
-    """For a quantile of smooth data: the points x at which the estimated F(x) is within z of its standard errors of the level.
+    """For a quantile of smooth data: the points x at which the estimated F(x) is within z of its
+    standard errors of the level.
 
-    A test of F(x) = level at each x, inverted (Woodruff, "Confidence intervals for medians and other position measures", JASA
-    1952): the true quantile passes it with the given probability, whatever the shape of F. Where noise makes F fall and rise
-    again, the interval reaches from the first such point to the last, and covers more often.
+    A test of F(x) = level at each x, inverted (Woodruff, "Confidence intervals for medians and
+    other position measures", JASA 1952): the true quantile passes it with the given probability,
+    whatever the shape of F. Where noise makes F fall and rise again, the interval reaches from the
+    first such point to the last, and covers more often.
     """
 
     level: float
@@ -140,30 +149,41 @@ class QuantileLaw(Result):
     """For each bin, the standard error of the rise of F across it."""
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        z = -_normal_quantile((1 - check_confidence(confidence)) / 2)
-        up, down = self.below + z * self.stderr - self.level, self.below - z * self.stderr - self.level
+        z = -normal_quantile((1 - check_confidence(confidence)) / 2)
+        up, down = (
+            self.below + z * self.stderr - self.level,
+            self.below - z * self.stderr - self.level,
+        )
         return _first_crossing(self.points, up), _last_crossing(self.points, down)
 
     def covers_more(self, confidence: float) -> bool:
-        """Whether F rises so little per bin around the interval that noise may well make it fall there.
+        """Whether F rises so little per bin around the interval that noise may well make it fall
+        there.
 
-        Judged over a much wider interval (`_AROUND`), for two reasons: whether F falls inside the interval itself depends on the
-        noise that decides whether the interval contains the truth, so intervals chosen by it would cover more or less often than
-        all of them; and the mean rise over many bins is known better than any single one.
+        Judged over a much wider interval (`_AROUND`), for two reasons: whether F falls inside the
+        interval itself depends on the noise that decides whether the interval contains the truth,
+        so intervals chosen by it would cover more or less often than all of them; and the mean rise
+        over many bins is known better than any single one.
         """
         low, high = self.interval(max(confidence, _AROUND))
-        bins = np.interp([low, high], self.points, np.linspace(0, self.rise_stderr.size, self.points.size))
+        bins = np.interp(
+            [low, high], self.points, np.linspace(0, self.rise_stderr.size, self.points.size)
+        )
         touched = self.rise_stderr[int(bins[0]) : max(math.ceil(bins[1]), int(bins[0]) + 1)]
-        rise = np.diff(np.interp([low, high], self.points, self.below)) / max(bins[1] - bins[0], 1e-9)
+        rise = np.diff(np.interp([low, high], self.points, self.below)) / max(
+            bins[1] - bins[0], 1e-9
+        )
         return bool(rise[0] < _CLEAR_RISE * math.sqrt(np.mean(touched**2)))
 
 
 @dataclass(frozen=True, eq=False)
 class BinnedQuantileLaw(Result):
-    """For a quantile of any data: Woodruff's test at the edges of the bins, then all values of the bins that pass.
+    """For a quantile of any data: Woodruff's test at the edges of the bins, then all values of the
+    bins that pass.
 
-    Nothing is known about where in a bin people are: all of them may have the same value. If the quantile lies in bin j, then F
-    is at least the level at its upper edge and at most at its lower one, and each end is missed with half of 1 - confidence.
+    Nothing is known about where in a bin people are: all of them may have the same value. If the
+    quantile lies in bin j, then F is at least the level at its upper edge and at most at its lower
+    one, and each end is missed with half of 1 - confidence.
     """
 
     level: float
@@ -177,7 +197,7 @@ class BinnedQuantileLaw(Result):
     """The standard error of F at the edges."""
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        z = -_normal_quantile((1 - check_confidence(confidence)) / 2)
+        z = -normal_quantile((1 - check_confidence(confidence)) / 2)
         reached = np.flatnonzero(self.below[1:] + z * self.stderr[1:] >= self.level)
         not_passed = np.flatnonzero(self.below[:-1] - z * self.stderr[:-1] <= self.level)
         return float(self.lowest[reached[0]]), float(self.highest[not_passed[-1]])
@@ -189,7 +209,8 @@ class BinnedQuantileLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class WidenedLaw(Result):
-    """For a statistic of a consistent estimate: the interval of the unbiased one, extended to contain the value."""
+    """For a statistic of a consistent estimate: the interval of the unbiased one, extended to
+    contain the value."""
 
     value: float
     unbiased: float
@@ -200,7 +221,7 @@ class WidenedLaw(Result):
         if self.law is not None:
             low, high = self.law.interval(confidence)
         else:
-            reach = -_normal_quantile((1 - check_confidence(confidence)) / 2) * self.stderr
+            reach = -normal_quantile((1 - check_confidence(confidence)) / 2) * self.stderr
             low, high = self.unbiased - reach, self.unbiased + reach
         return min(low, self.value), max(high, self.value)
 
@@ -213,7 +234,8 @@ class WidenedLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class OwnVarianceLaw(Result):
-    """For an estimate whose variance at a true value x is constant + slope x - x^2/n: the values within z of their own errors."""
+    """For an estimate whose variance at a true value x is constant + slope x - x^2/n: the values
+    within z of their own errors."""
 
     value: float
     constant: float
@@ -221,7 +243,7 @@ class OwnVarianceLaw(Result):
     n: int
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        squared = _normal_quantile((1 - check_confidence(confidence)) / 2) ** 2
+        squared = normal_quantile((1 - check_confidence(confidence)) / 2) ** 2
         middle, lead = self.value + squared * self.slope / 2, 1 + squared / self.n
         root = math.sqrt(max(middle**2 - lead * (self.value**2 - squared * self.constant), 0.0))
         return (middle - root) / lead, (middle + root) / lead
@@ -233,7 +255,8 @@ class OwnVarianceLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodLaw(Result):
-    """For a share in [0, 1] that mixes two known distributions of reports: the shares that a likelihood-ratio test accepts."""
+    """For a share in [0, 1] that mixes two known distributions of reports: the shares that a
+    likelihood-ratio test accepts."""
 
     value: float
     counts: NDArray[np.int64]
@@ -243,15 +266,15 @@ class LikelihoodLaw(Result):
     """The same of people with it."""
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        drop = _normal_quantile((1 - check_confidence(confidence)) / 2) ** 2 / 2
+        drop = normal_quantile((1 - check_confidence(confidence)) / 2) ** 2 / 2
         most = self._likelihood(self.value)
         ends = []
         for edge in (0.0, 1.0):
-            inside, outside = self.value, edge
+            outside = edge
             if most - self._likelihood(edge) > drop:
-                for _ in range(60):
-                    middle = (inside + outside) / 2
-                    inside, outside = (inside, middle) if most - self._likelihood(middle) > drop else (middle, outside)
+                outside = boundary(
+                    lambda share: most - self._likelihood(share) > drop, self.value, edge
+                )
             ends.append(outside)
         return ends[0], ends[1]
 
@@ -279,12 +302,6 @@ class ShareLaw(Result):
     def covers_more(self, confidence: float) -> bool:
         """As the whole estimate says of this label."""
         return bool(self.estimate.covers_more(confidence)[self.place])
-
-
-def _normal_quantile(level: float) -> float:
-    from statistics import NormalDist  # noqa: PLC0415 - not this package's own `statistics`
-
-    return NormalDist().inv_cdf(level)
 
 
 def _first_crossing(points: _Floats, heights: _Floats) -> float:

@@ -1,4 +1,5 @@
-"""Randomized response against rounded Laplace noise at the same epsilon (Wang, Wu and Hu 2016, theorems 2 to 4)."""
+"""Randomized response against rounded Laplace noise at the same epsilon (Wang, Wu and Hu 2016,
+theorems 2 to 4)."""
 
 from __future__ import annotations
 
@@ -9,12 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import ParameterError
-from deniable.estimation.one_person import check_prior, matched
+from deniable.checks import check_range, whole
+from deniable.estimation.surveys.one_person import check_prior, matched
 from deniable.matrices import left_inverse
 from deniable.results import Result
 
-__all__ = ["ErrorComparison", "laplace_matrix", "proportion_errors", "response_matrix", "value_errors"]
+__all__ = [
+    "ErrorComparison",
+    "laplace_matrix",
+    "proportion_errors",
+    "response_matrix",
+    "value_errors",
+]
 
 _Floats = NDArray[np.float64]
 
@@ -24,11 +31,13 @@ class ErrorComparison(Result):
     """The same error under both, one entry per value."""
 
     response: _Floats
-    """For randomized response: exp(epsilon)/(exp(epsilon) + k - 1) on the diagonal, the others equal."""
+    """For randomized response: exp(epsilon)/(exp(epsilon) + k - 1) on the diagonal, the others
+    equal."""
     laplace: _Floats
     """For Laplace((k - 1)/epsilon) noise on the value's number, rounded to the nearest value."""
     laplace_epsilon: float
-    """The true loss of the rounded noise: less than the requested epsilon, which randomized response spends in full."""
+    """The true loss of the rounded noise: less than the requested epsilon, which randomized
+    response spends in full."""
     weights: _Floats
     """The weight of each value in the mean."""
 
@@ -39,15 +48,17 @@ class ErrorComparison(Result):
 
 
 def value_errors(k: int, epsilon: float, prior: Any = None) -> ErrorComparison:
-    """For each value, the probability that a guess from its report is wrong: E(x' - x)^2 of equation 12, with the guess drawn
-    from the posterior.
+    """For each value, the probability that a guess from its report is wrong: E(x' - x)^2 of
+    equation 12, with the guess drawn from the posterior.
 
-    Theorem 2 (k = 2): randomized response is never worse, whatever the prior. That is correct; its proof prints 1 - (p^2 + (1 -
-    p^2)) for 1 - (p^2 + (1 - p)^2), p = P(1 | 1). Theorem 4 claims the same for any k, which is wrong: Laplace noise confuses
-    neighbours and keeps distant values apart, so a prior on two distant values favours it. Under a uniform prior the first and
-    last value, which take in the tails, do better with Laplace if epsilon is small (k = 3, epsilon = 0.1), and with many values
-    even the mean does, slightly (k = 20, epsilon = 0.5). From epsilon = 4 on, randomized response was better for each value and
-    each of hundreds of random priors, up to k = 10.
+    Theorem 2 (k = 2): randomized response is never worse, whatever the prior. That is correct; its
+    proof prints 1 - (p^2 + (1 - p^2)) for 1 - (p^2 + (1 - p)^2), p = P(1 | 1). Theorem 4 claims the
+    same for any k, which is wrong: Laplace noise confuses neighbours and keeps distant values
+    apart, so a prior on two distant values favours it. Under a uniform prior the first and last
+    value, which take in the tails, do better with Laplace if epsilon is small (k = 3, epsilon =
+    0.1), and with many values even the mean does, slightly (k = 20, epsilon = 0.5). From epsilon =
+    4 on, randomized response was better for each value and each of hundreds of random priors, up to
+    k = 10.
 
     >>> response, laplace = value_errors(2, 1.0).means
     >>> round(response, 3), round(laplace, 3)
@@ -58,26 +69,33 @@ def value_errors(k: int, epsilon: float, prior: Any = None) -> ErrorComparison:
     """
     before = check_prior(prior, _check_k(k))
     noisy = laplace_matrix(k, epsilon)
-    return ErrorComparison(1 - matched(response_matrix(k, epsilon), before), 1 - matched(noisy, before), _loss(noisy), before)
+    return ErrorComparison(
+        1 - matched(response_matrix(k, epsilon), before),
+        1 - matched(noisy, before),
+        _loss(noisy),
+        before,
+    )
 
 
 def proportion_errors(k: int, epsilon: float, n: int, shares: Any = None) -> ErrorComparison:
     """For each value, the variance of its estimated proportion from n reports.
 
-    The diagonal of P^-1 (diag(lam) - lam lam') P^-T / n; the paper's n - 1 belongs to the estimate of it from the reports.
-    Theorem 3 (k = 2): randomized response is never worse. For k > 2 the paper has no proof; over the epsilons and shares the
-    tests try, its mean variance is far smaller.
+    The diagonal of P^-1 (diag(lam) - lam lam') P^-T / n; the paper's n - 1 belongs to the estimate
+    of it from the reports. Theorem 3 (k = 2): randomized response is never worse. For k > 2 the
+    paper has no proof; over the epsilons and shares the tests try, its mean variance is far
+    smaller.
 
     >>> versus = proportion_errors(2, 1.0, 1_000)
     >>> versus.response.round(6).tolist(), versus.laplace.round(6).tolist()
     ([0.001171, 0.001171], [0.001615, 0.001615])
     """
     pi = check_prior(shares, _check_k(k))
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError("n", n, "must be a whole number above 0")
+    whole("n", n, 1)
     noisy = laplace_matrix(k, epsilon)
     flat = np.full(k, 1 / k)
-    return ErrorComparison(_variances(response_matrix(k, epsilon), pi, n), _variances(noisy, pi, n), _loss(noisy), flat)
+    return ErrorComparison(
+        _variances(response_matrix(k, epsilon), pi, n), _variances(noisy, pi, n), _loss(noisy), flat
+    )
 
 
 def response_matrix(k: int, epsilon: float) -> _Floats:
@@ -91,10 +109,12 @@ def response_matrix(k: int, epsilon: float) -> _Floats:
 
 
 def laplace_matrix(k: int, epsilon: float) -> _Floats:
-    """The design matrix of Laplace noise on the value's number, rounded to the nearest of 1 to k (equation 21).
+    """The design matrix of Laplace noise on the value's number, rounded to the nearest of 1 to k
+    (equation 21).
 
-    F(u + 1/2) - F(u - 1/2), the ends taking the tails, with F Laplace's distribution function around v of scale (k -
-    1)/epsilon. The paper prints epsilon/(k - 1) for the scale in equation 21, and lambda for epsilon in equation 20.
+    F(u + 1/2) - F(u - 1/2), the ends taking the tails, with F Laplace's distribution function
+    around v of scale (k - 1)/epsilon. The paper prints epsilon/(k - 1) for the scale in equation
+    21, and lambda for epsilon in equation 20.
 
     >>> laplace_matrix(2, 1.0).round(4).tolist()
     [[0.6967, 0.3033], [0.3033, 0.6967]]
@@ -116,12 +136,8 @@ def _loss(matrix: _Floats) -> float:
 
 
 def _check_k(k: Any) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 2:
-        raise ParameterError("k", k, "must be a whole number, 2 or above")
-    return k
+    return whole("k", k, 2)
 
 
 def _check_epsilon(epsilon: Any) -> float:
-    if isinstance(epsilon, bool) or not isinstance(epsilon, float | int) or not 0 < epsilon < 700:
-        raise ParameterError("epsilon", epsilon, "must be above 0, and below 700")
-    return float(epsilon)
+    return check_range("epsilon", epsilon, above=0, below=700)

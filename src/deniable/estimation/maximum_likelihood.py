@@ -10,7 +10,7 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.estimation import em
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.likelihood import Randomizer, likelihoods
+from deniable.estimation.likelihood import ReportLikelihood, likelihoods
 
 __all__ = ["maximum_likelihood"]
 
@@ -18,17 +18,21 @@ LARGEST_FIT = 1 << 27
 """The most different reports times labels: beyond this, their likelihoods would fill memory."""
 
 
-class _Estimator(Randomizer, Protocol):
+class _Estimator(ReportLikelihood, Protocol):
     def estimate(self, reports: Any, population: int | None = None) -> Estimate: ...
 
 
-def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | None = None, *, smooth: bool = False) -> Estimate:
+def maximum_likelihood(
+    mechanism: _Estimator, reports: Any, population: int | None = None, *, smooth: bool = False
+) -> Estimate:
     """The distribution under which these reports are most likely: none negative, sum 1.
 
-    Maximises the sum over reports of ln sum_v pi_v P(report | v) by expectation maximisation (:mod:`deniable.estimation.em`),
-    whether the channel is a matrix or reports support labels: equal reports are counted together, and likelihoods matter only up
-    to a factor. It uses which bits occurred together, which inverting the counts of bits ignores, and stays on the simplex, which
-    biases it; the intervals stay those of the unbiased estimate. `smooth` is for ordered labels.
+    Maximises the sum over reports of ln sum_v pi_v P(report | v) by expectation maximisation
+    (:mod:`deniable.estimation.em`), whether the channel is a matrix or reports support labels:
+    equal reports are counted together, and likelihoods matter only up to a factor. It uses which
+    bits occurred together, which inverting the counts of bits ignores, and stays on the simplex,
+    which biases it; the intervals stay those of the unbiased estimate. `smooth` is for ordered
+    labels.
 
     >>> from deniable import OptimizedUnary, seeded_source
     >>> colours = OptimizedUnary(["red", "green", "blue"], 1.0)
@@ -45,7 +49,13 @@ def maximum_likelihood(mechanism: _Estimator, reports: Any, population: int | No
         raise ParameterError("different reports", first.size, rule)
     found = em.fit(counts, likelihoods(mechanism, received[first]), smooth=smooth)
     kind = "maximum likelihood with smoothing (EMS)" if smooth else "maximum likelihood (EM)"
-    note = f"{kind}: biased, because it stays on the simplex; intervals are those of the unbiased estimate"
+    note = (
+        f"{kind}: biased, because it stays on the simplex; intervals are those of the unbiased"
+        " estimate"
+    )
     return dataclasses.replace(
-        unbiased, proportions=found.proportions, unbiased=unbiased.proportions, notes=(*unbiased.notes, note)
+        unbiased,
+        proportions=found.proportions,
+        unbiased=unbiased.proportions,
+        notes=(*unbiased.notes, note),
     )

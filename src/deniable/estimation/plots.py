@@ -1,4 +1,5 @@
-"""Pictures of estimates: shares with their error bars, tables as heat maps. Needs the extra `plot`."""
+"""Pictures of estimates: shares with their error bars, tables as heat maps. Needs the extra
+`plot`."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from deniable.display import draw_bars, limits_text, pyplot, text_width, wrapped
 from deniable.errors import ParameterError
+from deniable.estimation.estimate_text import label_order
 
 if TYPE_CHECKING:
     from deniable.estimation.estimate import Estimate
-    from deniable.estimation.tables import Table
+    from deniable.estimation.tables.table import Table
 
 __all__ = ["draw_survey", "name_ticks", "plot_estimate", "plot_table"]
 
@@ -26,25 +28,42 @@ _MOST_NAMED = 40
 
 
 def plot_estimate(
-    estimate: Estimate, ax: Any = None, *, truth: Any = None, confidence: float = 0.95, title: str | None = None
+    estimate: Estimate,
+    ax: Any = None,
+    *,
+    truth: Any = None,
+    confidence: float = 0.95,
+    title: str | None = None,
 ) -> Any:
-    """Draw the shares as bars with their intervals, and the truth as marks if given; returns the axes.
+    """Draw the shares as bars with their intervals, and the truth as marks if given; returns the
+    axes.
 
     Long labels are drawn beside horizontal bars; of many labels, only the largest are drawn.
     """
-    order = estimate._order()
-    lying = not estimate.numeric and (len(order) > _MOST_UPRIGHT or max(text_width(str(x)) for x in estimate.labels) > _LONG)
+    order = label_order(estimate)
+    lying = not estimate.numeric and (
+        len(order) > _MOST_UPRIGHT or max(text_width(str(x)) for x in estimate.labels) > _LONG
+    )
     if lying:
         order = order[:_MOST_LYING]
     if ax is None:
         wide = max(4.0, min(12.0, 1.2 + 0.5 * len(order)))
-        _, ax = pyplot().subplots(figsize=(6.4, max(2.4, 1.2 + 0.4 * len(order))) if lying else (wide, 3.6), layout="constrained")
+        _, ax = pyplot().subplots(
+            figsize=(6.4, max(2.4, 1.2 + 0.4 * len(order))) if lying else (wide, 3.6),
+            layout="constrained",
+        )
     places = np.arange(len(order))
     low, high = 100 * estimate.interval(confidence)[order].T
     shares = 100 * estimate.proportions[order]
-    # Around its own middle: an interval need not be centred on the share, nor contain one that is below 0.
+    # Around its own middle: an interval need not be centred on the share, nor contain one that is
+    # below 0.
     middle, reach = (low + high) / 2, (high - low) / 2
-    style = {"fmt": "none", "ecolor": _ESTIMATE, "capsize": 3, "label": f"{100 * confidence:g} % interval"}
+    style = {
+        "fmt": "none",
+        "ecolor": _ESTIMATE,
+        "capsize": 3,
+        "label": f"{100 * confidence:g} % interval",
+    }
     if lying:
         ax.barh(places, shares, height=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
         ax.errorbar(middle, places, xerr=reach, **style)
@@ -54,9 +73,19 @@ def plot_estimate(
     if truth is not None:
         true_shares = np.asarray(truth, dtype=np.float64)
         if true_shares.shape != estimate.proportions.shape:
-            raise ParameterError("truth", true_shares.shape, f"must hold {len(estimate.labels)} shares, one per label")
+            raise ParameterError(
+                "truth",
+                true_shares.shape,
+                f"must hold {len(estimate.labels)} shares, one per label",
+            )
         known = 100 * true_shares[order]
-        ax.plot(*((known, places) if lying else (places, known)), "D", color=_TRUTH, markersize=5, label="truth")
+        ax.plot(
+            *((known, places) if lying else (places, known)),
+            "D",
+            color=_TRUTH,
+            markersize=5,
+            label="truth",
+        )
     named = title or f"{estimate.n:,} reports, epsilon {estimate.epsilon:.3g}"
     if len(order) < len(estimate.labels):
         named += f"\nthe largest {len(order)} of {len(estimate.labels)} labels"
@@ -75,10 +104,15 @@ def plot_estimate(
     return ax
 
 
-def plot_table(table: Table, ax: Any = None, *, title: str | None = None, confidence: float = 0.95) -> Any:
-    """Draw a table of two axes as a heat map, each cell with its share and interval; returns the axes."""
+def plot_table(
+    table: Table, ax: Any = None, *, title: str | None = None, confidence: float = 0.95
+) -> Any:
+    """Draw a table of two axes as a heat map, each cell with its share and interval; returns the
+    axes."""
     if len(table.axes) != 2:
-        raise ParameterError("table", table.axes, "must have two axes to be drawn: take a marginal() of two")
+        raise ParameterError(
+            "table", table.axes, "must have two axes to be drawn: take a marginal() of two"
+        )
     plt = pyplot()
     rows, columns = table.shape
     if ax is None:
@@ -90,14 +124,18 @@ def plot_table(table: Table, ax: Any = None, *, title: str | None = None, confid
     if shares.size <= 200:
         for row in range(rows):
             for column in range(columns):
-                text = f"{shares[row, column]:.1f}\n{limits_text(limits[row, column], 1, factor=100)}"
+                text = (
+                    f"{shares[row, column]:.1f}\n{limits_text(limits[row, column], 1, factor=100)}"
+                )
                 colour = "white" if shares[row, column] > dark else "black"
                 ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     ax.set_xlabel(table.axes[1])
     ax.set_ylabel(table.axes[0])
     name_ticks(ax, table.labels[1], "x")
     name_ticks(ax, table.labels[0], "y")
-    ax.set_title(title or f"{table.n:,} reports, epsilon {table.epsilon:.3g} per person", fontsize=10)
+    ax.set_title(
+        title or f"{table.n:,} reports, epsilon {table.epsilon:.3g} per person", fontsize=10
+    )
     ax.figure.colorbar(image, ax=ax, label="share (%)")
     return ax
 
@@ -106,13 +144,19 @@ def draw_survey(estimates: Mapping[str, Estimate], tables: Sequence[Table] = ())
     """One figure with a panel per column and a panel per table of two axes."""
     drawable = [table for table in tables if len(table.axes) == 2]
     panels = len(estimates) + len(drawable)
-    heights = [max(3.6, 1.2 + 0.3 * min(len(e.labels), _MOST_LYING)) if not e.numeric else 3.6 for e in estimates.values()]
+    heights = [
+        max(3.6, 1.2 + 0.3 * min(len(e.labels), _MOST_LYING)) if not e.numeric else 3.6
+        for e in estimates.values()
+    ]
     heights += [3.6] * len(drawable)
     size, ratios = (8, sum(heights)), {"height_ratios": heights}
-    figure, axes = pyplot().subplots(panels, 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios)
+    figure, axes = pyplot().subplots(
+        panels, 1, figsize=size, layout="constrained", squeeze=False, gridspec_kw=ratios
+    )
     for ax, (name, estimate) in zip(axes[:, 0], estimates.items(), strict=False):
         title = f"{name}: {estimate.n:,} reports, epsilon {estimate.epsilon:.3g}"
-        if estimate.numeric and estimate.unbiased is None:  # point by point, an unbiased estimate is mostly noise
+        # point by point, an unbiased estimate is mostly noise
+        if estimate.numeric and estimate.unbiased is None:
             draw_bars(estimate._display(), ax).set_title(title, fontsize=10)
         else:
             plot_estimate(estimate, ax, title=title)

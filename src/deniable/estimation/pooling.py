@@ -1,4 +1,5 @@
-"""One estimate from several: the strata of a population, or batches with the same question to the same population."""
+"""One estimate from several: the strata of a population, or batches with the same question to the
+same population."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.estimation.estimate import Estimate, check_population
+from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import welch_degrees
+from deniable.estimation.report_counts import check_population
 from deniable.estimation.score_laws import combined_law
 from deniable.estimation.unbias import Moments, finite
 
@@ -27,12 +29,16 @@ __all__ = [
 _Floats = NDArray[np.float64]
 
 
-def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Mapping[Any, float] | Sequence[float]) -> Estimate:
+def stratified(
+    estimates: Mapping[Any, Estimate] | Sequence[Estimate],
+    sizes: Mapping[Any, float] | Sequence[float],
+) -> Estimate:
     """The proportions of a population whose strata were estimated one by one.
 
-    With B_i people in stratum i and B of them in all: r = sum B_i r_i / B, its covariance sum B_i^2 C_i / B^2, and degrees of
-    freedom by Welch and Satterthwaite, (sum v_i)^2 / sum (v_i^2 / (n_i - 1)), v_i = B_i^2 V_i. The strata may use different
-    mechanisms. Give each its own `population` when estimating it, and the error bars are those of a finite population.
+    With B_i people in stratum i and B of them in all: r = sum B_i r_i / B, its covariance sum B_i^2
+    C_i / B^2, and degrees of freedom by Welch and Satterthwaite, (sum v_i)^2 / sum (v_i^2 / (n_i -
+    1)), v_i = B_i^2 V_i. The strata may use different mechanisms. Give each its own `population`
+    when estimating it, and the error bars are those of a finite population.
 
     >>> from deniable import BinaryResponse, seeded_source
     >>> survey, coins = BinaryResponse(p=0.8, q=0.5), seeded_source(5)
@@ -46,7 +52,11 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
     """
     names = list(estimates) if isinstance(estimates, Mapping) else list(range(len(estimates)))
     if isinstance(estimates, Mapping) != isinstance(sizes, Mapping):
-        raise ParameterError("sizes", sizes, "must be a mapping if the estimates are one, and a sequence if they are not")
+        raise ParameterError(
+            "sizes",
+            sizes,
+            "must be a mapping if the estimates are one, and a sequence if they are not",
+        )
     if isinstance(sizes, Mapping) and set(sizes) != set(names):
         raise ParameterError("sizes", list(sizes), f"must name the strata {names}")
     if len(sizes) != len(names):
@@ -62,7 +72,9 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
         variance=variance,
         covariance=covariance,
         population=int(sum(people)) if known else None,
-        degrees=welch_satterthwaite([w**2 * part.variance for w, part in zip(weights, parts, strict=True)], parts),
+        degrees=welch_satterthwaite(
+            [w**2 * part.variance for w, part in zip(weights, parts, strict=True)], parts
+        ),
         strata=tuple(zip(weights.tolist(), parts, strict=True)),
         **_description(parts, f"the sum of {len(parts)} strata: {', '.join(map(str, names))}"),
     )
@@ -71,29 +83,40 @@ def stratified(estimates: Mapping[Any, Estimate] | Sequence[Estimate], sizes: Ma
 def with_estimated_sizes(
     total: Estimate, parts: Sequence[Estimate], sizes: Sequence[float], variances: Sequence[float]
 ) -> Estimate:
-    """A stratified estimate with the error of sizes that were estimated, independently and with these variances.
+    """A stratified estimate with the error of sizes that were estimated, independently and with
+    these variances.
 
-    r = sum B_i r_i / B changes by (r_i - r)/B per person of stratum i, so Var(B_i) (r_i - r)(r_i - r)'/B^2 is added. There is no
-    score interval then: the sizes' error is not one of the strata.
+    r = sum B_i r_i / B changes by (r_i - r)/B per person of stratum i, so Var(B_i) (r_i - r)(r_i -
+    r)'/B^2 is added. There is no score interval then: the sizes' error is not one of the strata.
     """
     people = sum(sizes)
     gaps = np.array([part.proportions - total.proportions for part in parts]) / people
     extra = np.array(variances)[:, None] * gaps**2
-    covariance = None if total.covariance is None else total.covariance + (gaps.T * np.array(variances)) @ gaps
-    return replace(total, variance=total.variance + extra.sum(axis=0), covariance=covariance, strata=())
+    covariance = (
+        None
+        if total.covariance is None
+        else total.covariance + (gaps.T * np.array(variances)) @ gaps
+    )
+    return replace(
+        total, variance=total.variance + extra.sum(axis=0), covariance=covariance, strata=()
+    )
 
 
 def combine(estimates: Sequence[Estimate]) -> Estimate:
-    """One estimate from batches of different people that measure the same proportions with different epsilons or mechanisms.
+    """One estimate from batches of different people that measure the same proportions with
+    different epsilons or mechanisms.
 
-    Each batch is weighted by its inverse variance, label by label. The observed variance of a batch is correlated with its
-    estimate (few supporting reports look both rare and certain), so weighting by it would be biased. The weights come instead
-    from the variance as a function of the share, at one share for all batches: first 1/k, then the resulting pilot estimate. That
-    pilot is uncorrelated with the differences between batches, so that the result stays unbiased to first order. Batches of a
-    general matrix have no such function; then each batch has one weight, from its summed variance.
+    Each batch is weighted by its inverse variance, label by label. The observed variance of a batch
+    is correlated with its estimate (few supporting reports look both rare and certain), so
+    weighting by it would be biased. The weights come instead from the variance as a function of the
+    share, at one share for all batches: first 1/k, then the resulting pilot estimate. That pilot is
+    uncorrelated with the differences between batches, so that the result stays unbiased to first
+    order. Batches of a general matrix have no such function; then each batch has one weight, from
+    its summed variance.
 
-    The batches contain different people. In a finite population, the same for all, they are parts of one sample, and the error
-    bars account for it. `epsilon` is the largest of the batches'; a person in several of them loses the sum.
+    The batches contain different people. In a finite population, the same for all, they are parts
+    of one sample, and the error bars account for it. `epsilon` is the largest of the batches'; a
+    person in several of them loses the sum.
 
     >>> from deniable import DirectEncoding, OptimizedUnary, seeded_source
     >>> coins, crowd = seeded_source(6), ["tea"] * 3_000 + ["coffee"] * 5_000 + ["none"] * 2_000
@@ -115,7 +138,8 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         )
     n = sum(part.n for part in parts)
     population = check_population(parts[0].population, n)
-    # As if the population were infinite: batches of a finite one exclude each other's people, and are not independent.
+    # As if the population were infinite: batches of a finite one exclude each other's people, and
+    # are not independent.
     moments = [_infinite(part) for part in parts]
     weights = _inverse_variance_weights(parts, [variance for _, variance, _ in moments])
     proportions, variance, covariance = finite(_weighted_sum(weights, moments), population)
@@ -125,17 +149,23 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         variance=variance,
         covariance=covariance,
         population=population,
-        degrees=welch_satterthwaite([w**2 * v for w, (_, v, _) in zip(weights, moments, strict=True)], parts),
+        degrees=welch_satterthwaite(
+            [w**2 * v for w, (_, v, _) in zip(weights, moments, strict=True)], parts
+        ),
         **_score_law(weights, parts),
         **_description(
-            parts, f"{len(parts)} batches of different people, combined by inverse variance; epsilon is the largest of theirs"
+            parts,
+            f"{len(parts)} batches of different people, combined by inverse variance; epsilon is"
+            " the largest of theirs",
         ),
     )
 
 
 def pooled_covariance(strata: Sequence[tuple[float, Estimate]]) -> _Floats | None:
     """The covariance of the sum of these weighted estimates, as in :func:`stratified`."""
-    return _weighted_sum(np.array([weight for weight, _ in strata]), [_moments(part) for _, part in strata])[2]
+    return _weighted_sum(
+        np.array([weight for weight, _ in strata]), [_moments(part) for _, part in strata]
+    )[2]
 
 
 def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
@@ -147,18 +177,25 @@ def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
             raise ParameterError("estimates", type(estimate).__name__, "is not an Estimate")
         if estimate.labels != estimates[0].labels:
             raise ParameterError(
-                "labels", list(estimate.labels), f"must be the same in all estimates: {list(estimates[0].labels)}"
+                "labels",
+                list(estimate.labels),
+                f"must be the same in all estimates: {list(estimates[0].labels)}",
             )
         if estimate.unbiased is not None:
             raise ParameterError(
-                "estimates", estimate.notes[-1], "is not an unbiased estimate: pool first, then make it consistent"
+                "estimates",
+                estimate.notes[-1],
+                "is not an unbiased estimate: pool first, then make it consistent",
             )
     return list(estimates)
 
 
 def welch_satterthwaite(terms: Sequence[_Floats], parts: Sequence[Estimate]) -> _Floats:
-    """Degrees of freedom of a sum of independent variances, label by label; infinite where there is no variance at all."""
-    degrees = [np.maximum(part.n - 1.0 if part.degrees is None else part.degrees, 0.0) for part in parts]
+    """Degrees of freedom of a sum of independent variances, label by label; infinite where there is
+    no variance at all."""
+    degrees = [
+        np.maximum(part.n - 1.0 if part.degrees is None else part.degrees, 0.0) for part in parts
+    ]
     return welch_degrees(terms, degrees)
 
 
@@ -166,7 +203,11 @@ def _check_size(name: Any, size: Any, estimate: Estimate) -> float:
     if isinstance(size, bool | str) or not size > 0 or not np.isfinite(size):
         raise ParameterError(f"sizes[{name!r}]", size, "must be a number of people above 0")
     if estimate.population not in {None, size}:
-        raise ParameterError(f"sizes[{name!r}]", size, f"must be the population its estimate was given, {estimate.population}")
+        raise ParameterError(
+            f"sizes[{name!r}]",
+            size,
+            f"must be the population its estimate was given, {estimate.population}",
+        )
     return float(size)
 
 
@@ -210,9 +251,13 @@ def _inverse_variance_weights(parts: Sequence[Estimate], variances: Sequence[_Fl
     if all(function is not None for function in functions):
         share = np.full(k, 1 / k)
         for _ in range(2):
-            inverse = np.array([1 / function(share) for function in functions if function is not None])
+            inverse = np.array(
+                [1 / function(share) for function in functions if function is not None]
+            )
             weights = inverse / inverse.sum(axis=0)
-            share = np.clip((weights * np.array([part.proportions for part in parts])).sum(axis=0), 0, 1)
+            share = np.clip(
+                (weights * np.array([part.proportions for part in parts])).sum(axis=0), 0, 1
+            )
         return np.asarray(weights)
     totals = np.array([variance.sum() for variance in variances])
     if not np.all(totals > 0):
@@ -233,18 +278,26 @@ def _variance_function(part: Estimate) -> Any:
 
 
 def _score_law(weights: _Floats, parts: Sequence[Estimate]) -> dict[str, Any]:
-    """What the score interval of combined batches is made from, if each has one; exact where that of any batch is."""
+    """What the score interval of combined batches is made from, if each has one; exact where that
+    of any batch is."""
     laws = [part._law for part in parts if not part.strata]
     if len(laws) < len(parts) or any(law is None for law in laws):
         return {}
     rare = np.any([part._rare(None) for part in parts], axis=0)
-    return {"score_law": combined_law(weights, [law for law in laws if law is not None]), "rare": rare}
+    return {
+        "score_law": combined_law(weights, [law for law in laws if law is not None]),
+        "rare": rare,
+    }
 
 
 def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
     """What describes all the parts: reports add up, and the largest epsilon counts."""
     sampled = [part for part in parts if part.sampled_epsilon is not None]
-    least = max(sampled, key=lambda part: part.sampled_epsilon or 0.0) if len(sampled) == len(parts) else None
+    least = (
+        max(sampled, key=lambda part: part.sampled_epsilon or 0.0)
+        if len(sampled) == len(parts)
+        else None
+    )
     windows = [part.window for part in parts]
     notes = dict.fromkeys(text for part in parts for text in part.notes)
     return {
@@ -256,6 +309,10 @@ def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
         "sampled_epsilon": None if least is None else least.sampled_epsilon,
         "sampled_delta": None if least is None else least.sampled_delta,
         "sampled_crowd": None if least is None else least.sampled_crowd,
-        "window": None if None in windows else (min(w[0] for w in windows if w), max(w[1] for w in windows if w)),
+        "window": (
+            None
+            if None in windows
+            else (min(w[0] for w in windows if w), max(w[1] for w in windows if w))
+        ),
         "notes": (*notes, note),
     }

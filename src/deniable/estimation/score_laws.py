@@ -1,8 +1,10 @@
-"""Score intervals of estimates whose reports do not simply support a label or not: weighted, combined, or of a general matrix.
+"""Score intervals of estimates whose reports do not simply support a label or not: weighted,
+combined, or of a general matrix.
 
-A score interval needs the variance that the estimate of a label has if its true share is r. For reports that support labels it is
-a quadratic in r with two coins and a number of reports; here the same kind of quadratic is derived, and stated as the coins and
-the number of reports that would have it.
+A score interval needs the variance that the estimate of a label has if its true share is r. For
+reports that support labels it is a quadratic in r with two coins and a number of reports; here the
+same kind of quadratic is derived, and stated as the coins and the number of reports that would have
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ ScoreLaw = tuple[_Floats, _Floats, _Floats]
 
 
 def equivalent_coins(constant: _Floats, slope: _Floats, n: _Floats) -> ScoreLaw:
-    """The coins a and b with which n reports have the variance (constant + slope r - r^2)/n at a share r.
+    """The coins a and b with which n reports have the variance (constant + slope r - r^2)/n at a
+    share r.
 
     b (1 - b)/g^2 = constant and (1 - 2 b)/g = slope, with g = a - b.
 
@@ -36,12 +39,16 @@ def equivalent_coins(constant: _Floats, slope: _Floats, n: _Floats) -> ScoreLaw:
     return gap * (1 + ratio), gap * ratio, n
 
 
-def matrix_law(proportions: _Floats, n: int, inverse: _Floats, channel: _Floats) -> tuple[ScoreLaw, NDArray[np.bool_]]:
-    """For a channel and its inverse: the law of each label, and whether so few reports may carry it that limits must be exact.
+def matrix_law(
+    proportions: _Floats, n: int, inverse: _Floats, channel: _Floats
+) -> tuple[ScoreLaw, NDArray[np.bool_]]:
+    """For a channel and its inverse: the law of each label, and whether so few reports may carry it
+    that limits must be exact.
 
-    If a label has share r and the others have theirs in proportion, its estimate has the variance (A r + B (1 - r) - r^2)/n, with
-    A and B the mean squares of a report's contribution under the label and under the others. Whether limits are exact is decided
-    by the least B of any truth, and so does not depend on the reports.
+    If a label has share r and the others have theirs in proportion, its estimate has the variance
+    (A r + B (1 - r) - r^2)/n, with A and B the mean squares of a report's contribution under the
+    label and under the others. Whether limits are exact is decided by the least B of any truth, and
+    so does not depend on the reports.
     """
     squares = inverse**2 @ channel  # one row per label, one column per truth
     own, shares = np.diagonal(squares), project(proportions)
@@ -54,7 +61,8 @@ def matrix_law(proportions: _Floats, n: int, inverse: _Floats, channel: _Floats)
 
 
 def combined_law(weights: _Floats, laws: Sequence[ScoreLaw]) -> ScoreLaw:
-    """The law of a weighted sum of independent estimates of the same shares; one row of weights per estimate."""
+    """The law of a weighted sum of independent estimates of the same shares; one row of weights per
+    estimate."""
     constant, slope, square = np.zeros((3, weights.shape[1]))
     for weight, (a, b, n) in zip(weights, laws, strict=True):
         gap, part = a - b, weight**2 / n

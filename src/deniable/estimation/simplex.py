@@ -9,7 +9,8 @@ __all__ = ["ascending", "project"]
 
 
 def project(proportions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest point, in Euclidean distance, with no negative entry and sum 1 (Held, Wolfe and Crowder 1974).
+    """The nearest point, in Euclidean distance, with no negative entry and sum 1 (Held, Wolfe and
+    Crowder 1974).
 
     >>> project(np.array([0.8, 0.5, -0.3])).round(3).tolist()
     [0.65, 0.35, 0.0]
@@ -22,7 +23,8 @@ def project(proportions: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def ascending(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest nondecreasing sequence, in Euclidean distance, by pooling adjacent violators (Ayer et al. 1955).
+    """The nearest nondecreasing sequence, in Euclidean distance, by pooling adjacent violators
+    (Ayer et al. 1955).
 
     >>> ascending(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
     [1.0, 2.5, 2.5, 4.0]

@@ -1,7 +1,7 @@
 """Errors side by side at equal epsilon: figures 5 and 6 of Wang, Wu and Hu (2016), for any graph.
 
-It looks at the true graph, so its results are not private: it is for anyone who holds a graph and wants to know what collecting
-or publishing it would cost.
+It looks at the true graph, so its results are not private: it is for anyone who holds a graph and
+wants to know what collecting or publishing it would cost.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import ParameterError
-from deniable.graphs.baselines import curator_degrees, curator_triangles, smooth_curator_triangles, triangles_per_node
+from deniable.checks import whole
+from deniable.graphs.baselines import (
+    curator_degrees,
+    curator_triangles,
+    smooth_curator_triangles,
+    triangles_per_node,
+)
 from deniable.graphs.graph import Graph
 from deniable.graphs.moments import count_degrees, count_triangles
 from deniable.graphs.plan import plan_graph
@@ -65,8 +70,7 @@ def compare_graph(
 ) -> list[MethodError]:
     """The errors of every method at every epsilon, over some simulated collections and releases."""
     graph, source = Graph.of(graph), source_or_system(source)
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise ParameterError("trials", trials, "must be a whole number of at least 1")
+    whole("trials", trials, 1)
     at_node = triangles_per_node(graph).astype(np.float64)
     degrees, total = graph.degrees.astype(np.float64), float(at_node.sum() / 3)
     out: list[MethodError] = []
@@ -74,9 +78,14 @@ def compare_graph(
     for epsilon in epsilons:
         for method, run in _runs(graph, epsilon, delta, source).items():
             rows = [run() for _ in range(trials)]
-            off = _mean_error([row[0] for row in rows], degrees), _mean_error([row[1] for row in rows], at_node)
+            off = (
+                _mean_error([row[0] for row in rows], degrees),
+                _mean_error([row[1] for row in rows], at_node),
+            )
             root = math.sqrt(sum((row[2] - total) ** 2 for row in rows) / trials)
-            out.append(MethodError(method, float(epsilon), method.startswith("curator"), *off, root))
+            out.append(
+                MethodError(method, float(epsilon), method.startswith("curator"), *off, root)
+            )
             if progress:
                 progress(len(out) / steps)
     return out
@@ -87,10 +96,14 @@ def _mean_error(rows: list[_Floats | None], truth: _Floats) -> float | None:
     return float(np.mean([np.abs(row - truth).mean() for row in known])) if known else None
 
 
-def _runs(graph: Graph, epsilon: float, delta: float, source: Source) -> dict[str, Callable[[], _Row]]:
+def _runs(
+    graph: Graph, epsilon: float, delta: float, source: Source
+) -> dict[str, Callable[[], _Row]]:
     """For each method, one collection or release."""
     degrees = graph.degrees
-    two = plan_graph(graph.nodes, epsilon, mean_degree=float(degrees.mean()), degree_sd=float(degrees.std())).two
+    two = plan_graph(
+        graph.nodes, epsilon, mean_degree=float(degrees.mean()), degree_sd=float(degrees.std())
+    ).two
 
     def local(response: EdgeResponse) -> _Row:
         bits, channel = response.privatize(graph, source).bits(), response.channel
@@ -107,7 +120,9 @@ def _runs(graph: Graph, epsilon: float, delta: float, source: Source) -> dict[st
         return curator_degrees(graph, epsilon, source).values.astype(np.float64), node, total
 
     def smooth() -> _Row:
-        node = smooth_curator_triangles(graph, epsilon, delta, source, per_node=True).values.astype(np.float64)
+        node = smooth_curator_triangles(graph, epsilon, delta, source, per_node=True).values.astype(
+            np.float64
+        )
         return None, node, float(smooth_curator_triangles(graph, epsilon, delta, source).values[0])
 
     return {

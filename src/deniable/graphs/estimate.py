@@ -11,142 +11,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.display import Display, limits_text
+from deniable.display import Display
 from deniable.errors import GraphError
-from deniable.estimation.intervals import check_confidence
-from deniable.estimation.statistic import Statistic, displayed_statistics, normal_reach
+from deniable.estimation.tables.statistic import displayed_statistics, normal_reach
 from deniable.graphs.limits import (
-    CLEAR,
     ENOUGH,
     LOUD,
-    count_limits,
-    denominator_visible,
     flips,
-    profile_limits,
-    quotient_limits,
 )
 from deniable.graphs.moments import Degrees, Triangles, count_degrees, count_triangles
-from deniable.graphs.noise import laplace_quantile
 from deniable.graphs.response import EdgeChannel, Progress
+from deniable.graphs.statistic import AT_LEAST, DegreeNoise, GraphStatistic
 from deniable.results import Result, fields_of
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
 
-__all__ = ["DROWNED", "DegreeNoise", "GraphEstimate", "GraphStatistic", "clustering_of", "estimate_reports"]
+__all__ = [
+    "DROWNED",
+    "GraphEstimate",
+    "clustering_of",
+    "estimate_reports",
+]
 
 _Floats = NDArray[np.float64]
-AT_LEAST = ", 95 % or more"
-
-
-@dataclass(frozen=True, eq=False)
-class GraphStatistic(Statistic):
-    """A figure of a graph with its standard error and an interval.
-
-    >>> print(GraphStatistic("triangles", 120.0, 10.0, n=50))
-    triangles: 120.0, 100.4 to 139.6 (95 %, from 50 reports)
-    """
-
-    bounds: tuple[float, float] | None = None
-    """The possible values of the figure: its interval if too few coins flip for a better one."""
-    ratio: tuple[float, float, float, float, float] | None = None
-    """Of a quotient: numerator, denominator, and their variances and covariance (numerator's, both's, denominator's)."""
-    exact: tuple[int, int, float, float, int] | None = None
-    """Of a count of few coins: ones, pairs, a, b, bits per pair."""
-    unit: float = 1.0
-    """What one edge adds to such a count."""
-    profile: tuple[float, float, float] | None = None
-    """How the variance depends on the true figure x, where it does enough to make a symmetric interval miss on one side: it is
-    variance + slope (x - value), but no less than a floor. Variance, slope, floor."""
-    wide: bool = False
-    """Whether the standard error is conservative."""
-    lost: float = 0.0
-    """At most so much of the true figure is missing from the mean of the estimate; the interval is extended by it."""
-
-    @property
-    def coverage(self) -> str:
-        """What the interval claims: "as stated", "at least" as often as stated, or "all possible": it rules nothing out."""
-        if self.exact is not None:
-            return "at least"
-        if self.bounds is not None and (self.ratio is None or not denominator_visible(self.ratio)):
-            return "all possible"
-        drowning = self.ratio is not None and not denominator_visible(self.ratio, CLEAR)
-        return "at least" if self.lost or self.wide or drowning else "as stated"
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Low and high, which cover the true figure with the given probability; see :attr:`coverage`.
-
-        All figures within that many of their own standard errors: estimate ± normal quantile times standard error where the
-        standard error does not depend on the figure. Of a quotient see :func:`quotient_limits`; of a count of few coins, it
-        comes from the exact law.
-        """
-        check_confidence(confidence)
-        if self.exact is not None:
-            ones, pairs, a, b, copies = self.exact
-            low, high = count_limits(np.array([ones]), pairs, EdgeChannel(a, b, copies), confidence)[0].tolist()
-            return low * self.unit, high * self.unit
-        if self.bounds is not None and self.coverage == "all possible":
-            return self.bounds
-        if self.ratio is not None:
-            low, high = quotient_limits(self.ratio, confidence)
-        elif self.profile is not None:
-            low, high = profile_limits(self.value, self.profile, confidence)
-        else:
-            reach = normal_reach(confidence) * self.stderr
-            low, high = self.value - reach, self.value + reach
-        high = high / (1 - self.lost) if high > 0 else high
-        return low, high if self.bounds is None else min(high, self.bounds[1])
-
-    def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with an interval and what it claims."""
-        return {**super().to_dict(confidence), "coverage": self.coverage}
-
-    def with_interval(self) -> str:
-        """The value and its interval, if there is one."""
-        low, high = self.interval()
-        digits = _digits((high - low) / 2)
-        value = f"{self.value:,.{digits}f}"
-        if self.coverage == "all possible":
-            return f"{value}, no interval"
-        if low == high:
-            return f"{self.value:,.6g}  ({low:,.6g}{AT_LEAST})"
-        return f"{value}  ({limits_text((low, high), digits)}{AT_LEAST if self.coverage == 'at least' else ''})"
-
-
-def _digits(reach: float) -> int:
-    return next((digits for digits in range(9) if reach * 10**digits >= 10), 9) if reach > 0 else 0
-
-
-@dataclass(frozen=True)
-class DegreeNoise:
-    """How degrees were seen: as ones among the bits of a row, or with Laplace noise of a scale."""
-
-    channel: EdgeChannel | None = None
-    scale: float | None = None
-
-    def coverage(self, nodes: int) -> str:
-        """What the limits claim, as :attr:`GraphStatistic.coverage`: the exact law of whole numbers covers more often."""
-        few = self.channel is not None and flips(nodes - 1, self.channel) < ENOUGH
-        return "at least" if few or self.scale is not None else "as stated"
-
-    def limits(self, degrees: _Floats, stderr: _Floats, nodes: int, confidence: float) -> _Floats:
-        """Low and high, one row per node."""
-        if self.scale is not None:
-            reach = float(laplace_quantile(self.scale, check_confidence(confidence)))
-            return np.column_stack([degrees - reach, degrees + reach])
-        channel = self.channel
-        if channel is not None and self.coverage(nodes) == "at least":
-            ones = np.rint(channel.copies * ((nodes - 1) * channel.b + channel.gap * degrees)).astype(np.int64)
-            return count_limits(ones, nodes - 1, channel, check_confidence(confidence))
-        reach_all = normal_reach(confidence) * stderr
-        return np.column_stack([degrees - reach_all, degrees + reach_all])
 
 
 @dataclass(frozen=True, eq=False)
 class GraphEstimate(Result):
-    """Edges, density, degrees, and where they were asked for triangles, wedges and clustering, with the errors of each.
+    """Edges, density, degrees, and where they were asked for triangles, wedges and clustering, with
+    the errors of each.
 
-    All counts are unbiased, so they may be below 0, as a fair error bar around a small count does.
+    Counts of one round are unbiased, so they may be below 0, as a fair error bar around a small
+    count does. Triangles of two rounds are too few on average, by at most `triangles.lost`.
     """
 
     nodes: int
@@ -191,8 +88,8 @@ class GraphEstimate(Result):
     def node_triangle_interval(self, confidence: float = 0.95) -> _Floats:
         """One row per node: low and high, which cover its triangles with the given probability.
 
-        Where less than a dozen coins of a row turn over, the error is too far from normal for an interval, and it is
-        everything that is possible.
+        Where less than a dozen coins of a row turn over, the error is too far from normal for an
+        interval, and it is everything that is possible.
         """
         if self.node_triangles is None or self.node_triangles_stderr is None:
             raise GraphError("triangles at single nodes were not counted")
@@ -202,29 +99,60 @@ class GraphEstimate(Result):
         return np.column_stack([self.node_triangles - reach, self.node_triangles + reach])
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with intervals of the figures and what the others claim."""
-        figures = {name: figure.to_dict(confidence) for name, figure in vars(self).items() if isinstance(figure, GraphStatistic)}
+        """Ready for JSON: what :meth:`from_dict` reads, with intervals of the figures and what the
+        others claim."""
+        figures = {
+            name: figure.to_dict(confidence)
+            for name, figure in vars(self).items()
+            if isinstance(figure, GraphStatistic)
+        }
         at_nodes = None if self.node_triangles is None else self.node_triangle_coverage
-        return {**fields_of(self), **figures, "degree_coverage": self.degree_coverage, "node_triangle_coverage": at_nodes}
+        return {
+            **fields_of(self),
+            **figures,
+            "degree_coverage": self.degree_coverage,
+            "node_triangle_coverage": at_nodes,
+        }
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
-        """Draw the degrees, largest first, with their intervals, and the true ones where they are given; returns the axes."""
+        """Draw the degrees, largest first, with their intervals, and the true ones where they are
+        given; returns the axes."""
         from deniable.graphs.plots import plot_degrees  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_degrees(self, ax, truth=truth)
 
     def _display(self, confidence: float = 0.95) -> Display:
-        return displayed_statistics(self.statistics(), tuple(str(self).splitlines()[-1 - len(self.notes) :]), confidence)
+        return displayed_statistics(
+            self.statistics(), tuple(str(self).splitlines()[-1 - len(self.notes) :]), confidence
+        )
 
     def __str__(self) -> str:
-        rows = [("nodes", f"{self.nodes:,}")] + [(s.name, s.with_interval()) for s in self.statistics()]
+        rows = [("nodes", f"{self.nodes:,}")] + [
+            (s.name, s.with_interval()) for s in self.statistics()
+        ]
         more = AT_LEAST if self.degree_coverage == "at least" else ""
-        rows.append(("degree of a node", f"intervals typically {self._typical(self.degree_interval()):,.3g} wide{more}"))
+        rows.append(
+            (
+                "degree of a node",
+                f"intervals typically {self._typical(self.degree_interval()):,.3g} wide{more}",
+            )
+        )
         if self.node_triangles is not None and self.node_triangle_coverage == "as stated":
-            rows.append(("triangles at a node", f"intervals typically {self._typical(self.node_triangle_interval()):,.3g} wide"))
+            rows.append(
+                (
+                    "triangles at a node",
+                    f"intervals typically {self._typical(self.node_triangle_interval()):,.3g} wide",
+                )
+            )
         width = max(len(name) for name, _ in rows)
         lines = [f"{name:<{width}}  {text}" for name, text in rows]
-        return "\n".join([*lines, f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; intervals cover 95 %", *self.notes])
+        return "\n".join(
+            [
+                *lines,
+                f"epsilon {self.epsilon:.4g} per edge, {self.mechanism}; intervals cover 95 %",
+                *self.notes,
+            ]
+        )
 
     @staticmethod
     def _typical(limits: _Floats) -> float:
@@ -238,7 +166,9 @@ _FEW = "So few coins flip that {} far from normal: there is no interval."
 DROWNED = "The wedges do not stand out from the noise: any clustering is possible."
 
 
-def estimate_reports(reports: GraphReports, triangles: bool, progress: Progress | None = None) -> GraphEstimate:
+def estimate_reports(
+    reports: GraphReports, triangles: bool, progress: Progress | None = None
+) -> GraphEstimate:
     """Everything that can be estimated from one round of reports."""
     channel, nodes = reports.response.channel, reports.nodes
     bits = reports.bits()
@@ -246,21 +176,28 @@ def estimate_reports(reports: GraphReports, triangles: bool, progress: Progress 
     ones = round(float(bits.sum(dtype=np.float64)) / 2)
     few = flips(comb(nodes, 2), channel) < ENOUGH
     exact = (ones, comb(nodes, 2), channel.a, channel.b, channel.copies) if few else None
-    edges = GraphStatistic("edges", counted.edges, math.sqrt(counted.edges_variance), nodes, exact=exact)
+    edges = GraphStatistic(
+        "edges", counted.edges, math.sqrt(counted.edges_variance), nodes, exact=exact
+    )
     pairs = comb(nodes, 2)
     notes: list[str] = []
     more: dict[str, Any] = {}
     if triangles:
-        more = _triangles(count_triangles(bits, channel, channel, progress), edges.value, nodes, channel, notes)
+        more = _triangles(
+            count_triangles(bits, channel, channel, progress), edges.value, nodes, channel, notes
+        )
     return GraphEstimate(
         nodes=nodes,
         edges=edges,
-        density=GraphStatistic("density", edges.value / pairs, edges.stderr / pairs, nodes, exact=exact, unit=1 / pairs),
+        density=GraphStatistic(
+            "density", edges.value / pairs, edges.stderr / pairs, nodes, exact=exact, unit=1 / pairs
+        ),
         degrees=counted.degrees,
         degrees_stderr=np.sqrt(_floored(counted, nodes, channel)),
         degree_noise=DegreeNoise(channel),
         epsilon=reports.response.epsilon,
-        mechanism="each pair reported " + ("once" if reports.response.reporting == "once" else "by both ends"),
+        mechanism="each pair reported "
+        + ("once" if reports.response.reporting == "once" else "by both ends"),
         labels=reports.labels,
         notes=tuple(notes),
         **more,
@@ -268,7 +205,8 @@ def estimate_reports(reports: GraphReports, triangles: bool, progress: Progress 
 
 
 def _floored(counted: Degrees, nodes: int, channel: EdgeChannel) -> _Floats:
-    """Variances with degrees that exist: an unbiased one below 0 or above n - 1 would make them too small."""
+    """Variances with degrees that exist: an unbiased one below 0 or above n - 1 would make them too
+    small."""
     degrees = np.clip(counted.degrees, 0, nodes - 1)
     return (nodes - 1) * channel.variance + channel.excess * degrees
 
@@ -278,15 +216,19 @@ def _wedges_slope(wedges: float, edges: float, nodes: int, channel: EdgeChannel)
 
     It owes v ((n - 2) sum d^2 + 4 m^2) to the degrees d, and sum d^2 = 2 (W + m).
 
-    Of the square of the edges, the part 4 m^2 / (n sum d^2) grows with the wedges: all of it where degrees are equal.
+    Of the square of the edges, the part 4 m^2 / (n sum d^2) grows with the wedges: all of it where
+    degrees are equal.
     """
     squares = 2 * (wedges + edges)
     evenness = min(4 * edges**2 / (nodes * squares), 1.0) if squares > 0 and edges > 0 else 1.0
     return 2 * channel.variance * ((nodes - 2) + nodes * evenness)
 
 
-def _triangles(counted: Triangles, edges: float, nodes: int, channel: EdgeChannel, notes: list[str]) -> dict[str, Any]:
-    # The least that the variances can be: that of the coins in a graph without edges, or with all of them.
+def _triangles(
+    counted: Triangles, edges: float, nodes: int, channel: EdgeChannel, notes: list[str]
+) -> dict[str, Any]:
+    # The least that the variances can be: that of the coins in a graph without edges, or with all
+    # of them.
     v = min(channel.variance, channel.variance + channel.excess)
     variance = max(counted.variance, v**3 * comb(nodes, 3))
     least = v**2 * nodes * comb(nodes - 1, 2)
@@ -297,28 +239,46 @@ def _triangles(counted: Triangles, edges: float, nodes: int, channel: EdgeChanne
         notes.append(_FEW.format("the errors of triangles and wedges are"))
     if flips(nodes - 1, channel) < ENOUGH:
         notes.append(_FEW.format("the error of triangles at single nodes is"))
-    total = GraphStatistic("triangles", counted.total, math.sqrt(variance), nodes, bounds=(0.0, float(most)) if few else None)
+    total = GraphStatistic(
+        "triangles",
+        counted.total,
+        math.sqrt(variance),
+        nodes,
+        bounds=(0.0, float(most)) if few else None,
+    )
     bounds = (0.0, 3.0 * most) if few else None
     stderr = math.sqrt(max(counted.wedges_variance, least))
-    wedges = GraphStatistic("wedges", counted.wedges, stderr, nodes, bounds=bounds, profile=profile, wide=channel.variance > LOUD)
+    wedges = GraphStatistic(
+        "wedges",
+        counted.wedges,
+        stderr,
+        nodes,
+        bounds=bounds,
+        profile=profile,
+        wide=channel.variance > LOUD,
+    )
     clustering = clustering_of(total, wedges, counted.covariance, few)
     if not few and clustering.coverage == "all possible":
         notes.append(DROWNED)
     return {
         "triangles": total,
         "node_triangles": counted.per_node,
-        "node_triangles_stderr": np.sqrt(_node_variances(counted.per_node_variance, edges, channel)),
+        "node_triangles_stderr": np.sqrt(
+            _node_variances(counted.per_node_variance, edges, channel)
+        ),
         "wedges": wedges,
         "clustering": clustering,
     }
 
 
 def _node_variances(found: _Floats, edges: float, channel: EdgeChannel) -> _Floats:
-    """The variances of triangles at nodes: unbiased estimates, drawn towards their mean by as much as they are noise.
+    """The variances of triangles at nodes: unbiased estimates, drawn towards their mean by as much
+    as they are noise.
 
-    Each sums the squares of the n - 1 numbers C_ij of common neighbours, whose own variances are about (n - 2) v^2 + v (D_i +
-    D_j), so that its noise has the variance 2 n v^2 that^2. Of the spread between nodes, only what exceeds this noise is real
-    (James and Stein 1961). A floor alone would keep what noise adds and drop what it takes: intervals too wide.
+    Each sums the squares of the n - 1 numbers C_ij of common neighbours, whose own variances are
+    about (n - 2) v^2 + v (D_i + D_j), so that its noise has the variance 2 n v^2 that^2. Of the
+    spread between nodes, only what exceeds this noise is real (James and Stein 1961). A floor alone
+    would keep what noise adds and drop what it takes: intervals too wide.
     """
     n, v = found.size, channel.variance
     least = min(v, v + channel.excess) ** 3 * comb(n - 1, 2)
@@ -329,7 +289,9 @@ def _node_variances(found: _Floats, edges: float, channel: EdgeChannel) -> _Floa
     return shrunk
 
 
-def clustering_of(triangles: GraphStatistic, wedges: GraphStatistic, covariance: float, few: bool = False) -> GraphStatistic:
+def clustering_of(
+    triangles: GraphStatistic, wedges: GraphStatistic, covariance: float, few: bool = False
+) -> GraphStatistic:
     """3 triangles / wedges; see :func:`quotient_limits`."""
     top, bottom = 3 * triangles.value, wedges.value
     # Estimated one by one, the three could claim a correlation beyond 1.
@@ -337,7 +299,13 @@ def clustering_of(triangles: GraphStatistic, wedges: GraphStatistic, covariance:
     shared = 3 * min(max(covariance, -largest), largest)
     top_variance, bottom_variance = 9 * triangles.stderr**2, wedges.stderr**2
     value = top / bottom if bottom else math.nan
-    squared = (top_variance - 2 * value * shared + value**2 * bottom_variance) / bottom**2 if bottom else math.inf
+    squared = (
+        (top_variance - 2 * value * shared + value**2 * bottom_variance) / bottom**2
+        if bottom
+        else math.inf
+    )
     ratio = None if few else (top, bottom, top_variance, shared, bottom_variance)
     stderr, n = math.sqrt(squared), triangles.n
-    return GraphStatistic("clustering", value, stderr, n, bounds=(0.0, 1.0), ratio=ratio, lost=triangles.lost)
+    return GraphStatistic(
+        "clustering", value, stderr, n, bounds=(0.0, 1.0), ratio=ratio, lost=triangles.lost
+    )

@@ -20,10 +20,12 @@ __all__ = ["read_column", "read_graph", "read_reports", "write_edges", "write_re
 
 
 def read_graph(path: Path | str, nodes: Path | str | int | None = None) -> Graph:
-    """The graph of an edge list: the first two columns of a CSV or Parquet file are the ends of an edge.
+    """The graph of an edge list: the first two columns of a CSV or Parquet file are the ends of an
+    edge.
 
-    `nodes` is the roster: a file whose first column lists the nodes, or a number, if they are named 0 … n - 1. Without it, the
-    nodes are those with an edge, and whether somebody has one is then no longer hidden. Errors name a row, never its nodes.
+    `nodes` is the roster: a file whose first column lists the nodes, or a number, if they are named
+    0 … n - 1. Without it, the nodes are those with an edge, and whether somebody has one is then no
+    longer hidden. Errors name a row, never its nodes.
     """
     path = Path(path)
     left, right = _columns(path, 2)
@@ -50,7 +52,8 @@ def read_graph(path: Path | str, nodes: Path | str | int | None = None) -> Graph
 
 
 def read_column(path: Path | str, name: str, labels: Sequence[Any]) -> list[str]:
-    """A public attribute of the nodes, from a file whose first column lists them, in the order of `labels`."""
+    """A public attribute of the nodes, from a file whose first column lists them, in the order of
+    `labels`."""
     path = Path(path)
     header, columns = _table(path)
     if name not in header:
@@ -63,7 +66,8 @@ def read_column(path: Path | str, name: str, labels: Sequence[Any]) -> list[str]
 
 
 def write_edges(graph: Graph, path: Path | str, *, overwrite: bool = False) -> None:
-    """An edge list with the columns `source` and `target`, as CSV or, by the file's name, Parquet."""
+    """An edge list with the columns `source` and `target`, as CSV or, by the file's name,
+    Parquet."""
     path = Path(path)
     names = range(graph.nodes) if graph.labels is None else graph.labels
     ends = [[names[i] for i in column] for column in graph.edges.T.tolist()]
@@ -78,7 +82,9 @@ def write_edges(graph: Graph, path: Path | str, *, overwrite: bool = False) -> N
     _write(path, content, overwrite)
 
 
-def write_reports(reports: GraphReports | TwoRoundReports, path: Path | str, *, overwrite: bool = False) -> None:
+def write_reports(
+    reports: GraphReports | TwoRoundReports, path: Path | str, *, overwrite: bool = False
+) -> None:
     """The reports as one file; nothing is left behind if it cannot be written whole."""
     _write(Path(path), reports.to_bytes(), overwrite)
 
@@ -134,7 +140,9 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
         columns = [[] for _ in text.header]
         for place, row in enumerate(text.rows, 1):
             if len(row) != len(columns) or not all(cell.strip() for cell in row):
-                raise GraphError(f"{path}, row {place}: there must be {len(columns)} fields, none of them empty")
+                raise GraphError(
+                    f"{path}, row {place}: there must be {len(columns)} fields, none of them empty"
+                )
             for column, cell in zip(columns, row, strict=True):
                 column.append(cell)
         return text.header, columns

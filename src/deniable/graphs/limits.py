@@ -1,4 +1,5 @@
-"""Limits where value ± standard errors would not cover: counts of few coins, quotients, and figures that move their variance."""
+"""Limits where value ± standard errors would not cover: counts of few coins, quotients, and figures
+that move their variance."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.estimation.statistic import normal_reach
+from deniable.estimation.tables.statistic import normal_reach
 from deniable.graphs.response import EdgeChannel
+from deniable.numerics import boundaries
 
 __all__ = [
     "CLEAR",
@@ -26,17 +28,21 @@ __all__ = [
 _Floats = NDArray[np.float64]
 
 ENOUGH = 9.0
-"""The variance of the number of ones among pairs without an edge from which on a count is as good as normal."""
+"""The variance of the number of ones among pairs without an edge from which on a count is as good
+as normal."""
 
 _VISIBLE = 2.0
 """Standard errors by which a denominator must exceed 0 for its quotient to be given an interval."""
 CLEAR = 10.0
-"""Standard errors of its denominator below which the limits of a quotient rather err on the wide side."""
+"""Standard errors of its denominator below which the limits of a quotient rather err on the wide
+side."""
 LOUD = 5.0
-"""The variance of an entry above which variances estimated from reports mostly stand on their floors, and limits err likewise."""
+"""The variance of an entry above which variances estimated from reports mostly stand on their
+floors, and limits err likewise."""
 _STEPS = 500
 _Quotient = tuple[float, float, float, float, float]
-"""Numerator, denominator, and their variances and covariance: numerator's, both's, denominator's."""
+"""Numerator, denominator, and their variances and covariance: numerator's, both's,
+denominator's."""
 
 
 def flips(pairs: float, channel: EdgeChannel) -> float:
@@ -44,53 +50,70 @@ def flips(pairs: float, channel: EdgeChannel) -> float:
     return pairs * channel.copies * channel.b * (1 - channel.b)
 
 
-def count_limits(ones: NDArray[np.int64], pairs: int, channel: EdgeChannel, confidence: float) -> _Floats:
-    """Low and high for the number of edges among `pairs` pairs of which `ones` bits are 1, one row per entry of `ones`.
+def count_limits(
+    ones: NDArray[np.int64], pairs: int, channel: EdgeChannel, confidence: float
+) -> _Floats:
+    """Low and high for the number of edges among `pairs` pairs of which `ones` bits are 1, one row
+    per entry of `ones`.
 
-    All numbers of edges d under which neither P(ones or more | d) nor P(ones or fewer | d) is at most (1 - confidence)/2: they
-    cover at least as often as they say, and there is at least one (Clopper and Pearson 1934, seen through the coins).
+    All numbers of edges d under which neither P(ones or more | d) nor P(ones or fewer | d) is at
+    most (1 - confidence)/2: they cover at least as often as they say, and there is at least one
+    (Clopper and Pearson 1934, seen through the coins).
 
     >>> count_limits(np.array([3]), 10, EdgeChannel(1.0, 0.0, 1), 0.95).tolist()
     [[3.0, 3.0]]
     """
     seen, which = np.unique(ones, return_inverse=True)
     tail = (1 - confidence) / 2
-    # The tails move one way with d, so that the ends are found by bisection, for all counts at once.
-    low = _smallest(lambda d: 1 - ones_at_most(seen - 1, d, pairs, channel) > tail, seen.size, pairs)
+    # The tails move one way with d, so that the ends are found by bisection, for all counts at
+    # once.
+    low = _smallest(
+        lambda d: 1 - ones_at_most(seen - 1, d, pairs, channel) > tail, seen.size, pairs
+    )
     high = _smallest(lambda d: ones_at_most(seen, d, pairs, channel) <= tail, seen.size, pairs) - 1
     # Between two edges of a lattice this coarse, nothing may fit; then the nearest number does.
-    return np.column_stack([np.minimum(low, high), np.maximum(low, high)])[which.reshape(-1)].astype(np.float64)
+    return np.column_stack([np.minimum(low, high), np.maximum(low, high)])[
+        which.reshape(-1)
+    ].astype(np.float64)
 
 
-def _smallest(holds: Callable[[NDArray[np.int64]], NDArray[np.bool_]], size: int, largest: int) -> NDArray[np.int64]:
-    """The smallest number up to `largest` for which a condition holds that, once true, stays true; else `largest` + 1."""
-    low, high = np.zeros(size, dtype=np.int64), np.full(size, largest + 1, dtype=np.int64)
-    while (low < high).any():
-        middle = (low + high) // 2
-        open_ = low < high
-        found = holds(np.minimum(middle, largest)) & open_
-        high = np.where(found, middle, high)
-        low = np.where(open_ & ~found, middle + 1, low)
-    return low
+def _smallest(
+    holds: Callable[[NDArray[np.int64]], NDArray[np.bool_]], size: int, largest: int
+) -> NDArray[np.int64]:
+    """The smallest number up to `largest` for which a condition holds that, once true, stays true;
+    else `largest` + 1."""
+    below, above = np.full(size, -1, dtype=np.int64), np.full(size, largest + 1, dtype=np.int64)
+    return boundaries(lambda d: holds(np.maximum(d, 0)), below, above, halvings=64)
 
 
-def ones_at_most(ones: NDArray[np.int64], edges: NDArray[np.int64], pairs: int, channel: EdgeChannel) -> _Floats:
-    """P(at most so many ones | so many edges): ones of edges and of other pairs are two independent binomial counts."""
+def ones_at_most(
+    ones: NDArray[np.int64], edges: NDArray[np.int64], pairs: int, channel: EdgeChannel
+) -> _Floats:
+    """P(at most so many ones | so many edges): ones of edges and of other pairs are two independent
+    binomial counts."""
     from scipy.stats import binom  # noqa: PLC0415 - slow to import
 
     tosses = channel.copies * edges
     spread = np.sqrt(tosses.max(initial=0) * channel.a * (1 - channel.a))
     reach = int(12 * spread + 30)
-    # Lost ones: a window of so many standard deviations around their mean holds all of their mass but 1e-15.
+    # Lost ones: a window of so many standard deviations around their mean holds all of their mass
+    # but 1e-15.
     start = np.maximum(np.floor(tosses * (1 - channel.a)).astype(np.int64) - reach, 0)
     lost = start[:, None] + np.arange(2 * reach + 1)
     mass = binom.pmf(lost, tosses[:, None], 1 - channel.a)
-    others = binom.cdf(ones[:, None] - (tosses[:, None] - lost), (channel.copies * pairs - tosses)[:, None], channel.b)
+    others = binom.cdf(
+        ones[:, None] - (tosses[:, None] - lost),
+        (channel.copies * pairs - tosses)[:, None],
+        channel.b,
+    )
     return np.asarray(np.sum(mass * others, axis=1), dtype=np.float64)
 
 
-def profile_limits(value: float, profile: tuple[float, float, float], confidence: float) -> tuple[float, float]:
-    """All figures x with (x - value)^2 <= z^2 max(floor, variance + slope (x - value)), given (variance, slope, floor).
+def profile_limits(
+    value: float, profile: tuple[float, float, float], confidence: float
+) -> tuple[float, float]:
+    """All figures x with (x - value)^2 <= z^2 max(floor, variance + slope (x - value)), given
+    (variance, slope, floor).
 
     >>> [round(limit, 3) for limit in profile_limits(10.0, (4.0, 0.0, 1.0), 0.95)]
     [6.08, 13.92]
@@ -114,10 +137,12 @@ def denominator_visible(parts: _Quotient, standard_errors: float = _VISIBLE) -> 
 def quotient_limits(parts: _Quotient, confidence: float) -> tuple[float, float]:
     """Low and high for a quotient between 0 and 1 whose denominator is visible.
 
-    Fieller's (1954): all r under which D = numerator - r denominator lies where it would with probability `confidence` if its
-    mean were 0. That an interval is given at all depends on the denominator B being large; D and B covary, and among collections
-    that get an interval, D is no longer normal but a normal cut off: with U = B - beta D, beta = Cov(B, D)/Var(D), which is
-    independent of D, it is known from where on (Lee, Sun, Sun and Taylor 2016). So intervals cover as stated among those given.
+    Fieller's (1954): all r under which D = numerator - r denominator lies where it would with
+    probability `confidence` if its mean were 0. That an interval is given at all depends on the
+    denominator B being large; D and B covary, and among collections that get an interval, D is no
+    longer normal but a normal cut off: with U = B - beta D, beta = Cov(B, D)/Var(D), which is
+    independent of D, it is known from where on (Lee, Sun, Sun and Taylor 2016). So intervals cover
+    as stated among those given.
     """
     wide = np.linspace(0, 1, _STEPS + 1)
     held = np.flatnonzero(_fits(wide, parts, confidence))
@@ -129,7 +154,9 @@ def quotient_limits(parts: _Quotient, confidence: float) -> tuple[float, float]:
     first, last = wide[max(held[0] - 1, 0)], wide[min(held[-1] + 1, _STEPS)]
     low = np.linspace(first, wide[held[0]], _STEPS + 1)
     high = np.linspace(wide[held[-1]], last, _STEPS + 1)
-    return float(low[_fits(low, parts, confidence)].min()), float(high[_fits(high, parts, confidence)].max())
+    return float(low[_fits(low, parts, confidence)].min()), float(
+        high[_fits(high, parts, confidence)].max()
+    )
 
 
 def _fits(r: _Floats, parts: _Quotient, confidence: float) -> NDArray[np.bool_]:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import GraphError
-from deniable.graphs.estimate import GraphStatistic
 from deniable.graphs.limits import ENOUGH, flips
+from deniable.graphs.statistic import GraphStatistic
 
 if TYPE_CHECKING:
     from deniable.graphs.reports import GraphReports
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["assortativity"]
 
 _VISIBLE = 5.0
-"""Standard errors by which the edges must stand out of the noise for the linearised error of a quotient by them to hold."""
+"""Standard errors by which the edges must stand out of the noise for the linearised error of a
+quotient by them to hold."""
 
 _CLEAR = 20.0
 """Standard errors below which that error rather errs on the wide side."""
 
 
 def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphStatistic:
-    """Newman's coefficient r = (sum_g e_gg - sum_g a_g^2)/(1 - sum_g a_g^2) with its linearised error.
+    """Newman's coefficient r = (sum_g e_gg - sum_g a_g^2)/(1 - sum_g a_g^2) with its linearised
+    error.
 
-    e_gh is the proportion of edge ends between the groups g and h, a_g = sum_h e_gh. Each count of edges between two groups is
-    the sum of its own pairs' entries, so that they are unbiased and independent, with known variances.
+    e_gh is the proportion of edge ends between the groups g and h, a_g = sum_h e_gh. Each count of
+    edges between two groups is the sum of its own pairs' entries, so that they are unbiased and
+    independent, with known variances.
     """
     nodes, channel = reports.nodes, reports.response.channel
     if len(groups) != nodes:
@@ -57,12 +60,20 @@ def assortativity(reports: GraphReports, groups: Sequence[Hashable]) -> GraphSta
     total, noise = edges[upper].sum(), math.sqrt(variance[upper].sum())
     stderr = math.sqrt((gradient[upper] ** 2 * variance[upper]).sum())
     reasons = (
-        (total <= _VISIBLE * noise, "The edges do not stand out from the noise: any assortativity is possible."),
-        (flips(float(pairs[upper].sum()), channel) < ENOUGH, "Too few coins flip for an interval of the assortativity."),
+        (
+            total <= _VISIBLE * noise,
+            "The edges do not stand out from the noise: any assortativity is possible.",
+        ),
+        (
+            flips(float(pairs[upper].sum()), channel) < ENOUGH,
+            "Too few coins flip for an interval of the assortativity.",
+        ),
     )
     notes = tuple(text for holds, text in reasons if holds)
     bounds = (-1.0, 1.0) if notes else None
-    return GraphStatistic("assortativity", value, stderr, nodes, notes, bounds=bounds, wide=total <= _CLEAR * noise)
+    return GraphStatistic(
+        "assortativity", value, stderr, nodes, notes, bounds=bounds, wide=total <= _CLEAR * noise
+    )
 
 
 def _newman(edges: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

@@ -1,19 +1,22 @@
-"""Sums over pairs, wedges and triangles of a noisy graph, and the variance of what is estimated from them.
+"""Sums over pairs, wedges and triangles of a noisy graph, and the variance of what is estimated
+from them.
 
-Let A be the true adjacency matrix and X the unbiased one: X_e = A_e + N_e, where the N_e are independent with mean 0 and
-variance v_e = v + d A_e (d = 0 for a symmetric coin). Products of distinct entries of X are unbiased for the same products of
-A: degrees D_i = sum_j X_ij, wedges W = sum of X_e X_f over pairs that share a node, triangles T = sum of X_e X_f X_g. Expanding
-such a sum in the N_e, terms with different sets of N are uncorrelated (Hoeffding 1948), so that with C_e the common neighbours
-of the pair e, s_e = D_i + D_j - 2 A_e its other edges, and m edges of n nodes
+Let A be the true adjacency matrix and X the unbiased one: X_e = A_e + N_e, where the N_e are
+independent with mean 0 and variance v_e = v + d A_e (d = 0 for a symmetric coin). Products of
+distinct entries of X are unbiased for the same products of A: degrees D_i = sum_j X_ij, wedges W =
+sum of X_e X_f over pairs that share a node, triangles T = sum of X_e X_f X_g. Expanding such a sum
+in the N_e, terms with different sets of N are uncorrelated (Hoeffding 1948), so that with C_e the
+common neighbours of the pair e, s_e = D_i + D_j - 2 A_e its other edges, and m edges of n nodes
 
     Var T   = sum_e v_e C_e^2 + sum over triples of (v_e v_f A_g + v_e A_f v_g + A_e v_f v_g) + sum over triples of v_e v_f v_g
     Var W   = sum_e v_e s_e^2 + sum over wedges of v_e v_f
     Cov     = sum_e v_e C_e s_e + sum over triples of (v_e v_f A_g + …)
 
-In each, v_e = v + d A_e leaves polynomials of A, which X estimates without bias as well: with C and s computed from X, C^2
-exceeds the true square by its own variance, (n-2) v^2 + v (1+d) s + (2d + d^2) C on average, s^2 by 2 (n-2) v + d s, and C s by
-v s + 2 d C. C_e and s_e do not involve X_e, hence products with it stay unbiased. For a symmetric coin and known graph, for
-instance, Var T = v sum_e C_e^2 + v^2 (n-2) m + v^3 n(n-1)(n-2)/6.
+In each, v_e = v + d A_e leaves polynomials of A, which X estimates without bias as well: with C and
+s computed from X, C^2 exceeds the true square by its own variance, (n-2) v^2 + v (1+d) s + (2d +
+d^2) C on average, s^2 by 2 (n-2) v + d s, and C s by v s + 2 d C. C_e and s_e do not involve X_e,
+hence products with it stay unbiased. For a symmetric coin and known graph, for instance, Var T = v
+sum_e C_e^2 + v^2 (n-2) m + v^3 n(n-1)(n-2)/6.
 """
 
 from __future__ import annotations
@@ -63,13 +66,15 @@ _TRUTH = EdgeChannel(1.0, 0.0, 1)
 
 
 def exact_moments(graph: Graph, channel: EdgeChannel) -> tuple[Degrees, Triangles]:
-    """The true figures of a graph, and the true variances of their estimates: what to expect of reports about it."""
+    """The true figures of a graph, and the true variances of their estimates: what to expect of
+    reports about it."""
     matrix = graph.to_sparse().toarray().astype(np.float32)
     return count_degrees(matrix, _TRUTH, channel), count_triangles(matrix, _TRUTH, channel)
 
 
 def count_degrees(bits: _Matrix, seen: EdgeChannel, noise: EdgeChannel) -> Degrees:
-    """Degrees out of the matrix of bits seen through one channel, with the variances of another one's noise.
+    """Degrees out of the matrix of bits seen through one channel, with the variances of another
+    one's noise.
 
     The two are the same for reports. For a true graph, nothing stands between it and the matrix.
     """
@@ -81,8 +86,11 @@ def count_degrees(bits: _Matrix, seen: EdgeChannel, noise: EdgeChannel) -> Degre
     return Degrees(edges, comb(n, 2) * v + d * edges, degrees, (n - 1) * v + d * degrees)
 
 
-def count_triangles(bits: _Matrix, seen: EdgeChannel, noise: EdgeChannel, progress: Progress | None = None) -> Triangles:
-    """Wedges and triangles, likewise. Takes n^3 multiplications, in blocks of the upper half of the matrix."""
+def count_triangles(
+    bits: _Matrix, seen: EdgeChannel, noise: EdgeChannel, progress: Progress | None = None
+) -> Triangles:
+    """Wedges and triangles, likewise. Takes n^3 multiplications, in blocks of the upper half of the
+    matrix."""
     n = len(bits)
     counted = count_degrees(bits, seen, noise)
     pairs = _PairSums(bits, counted.degrees, seen, noise)
@@ -98,12 +106,17 @@ def count_triangles(bits: _Matrix, seen: EdgeChannel, noise: EdgeChannel, progre
 class _PairSums:
     """What is summed over pairs, per node: every pair counts at both of its ends."""
 
-    def __init__(self, bits: _Matrix, degrees: _Floats, seen: EdgeChannel, noise: EdgeChannel) -> None:
+    def __init__(
+        self, bits: _Matrix, degrees: _Floats, seen: EdgeChannel, noise: EdgeChannel
+    ) -> None:
         self.bits, self.degrees, self.seen, self.noise = bits, degrees, seen, noise
-        # What is subtracted from squares because they were computed from noise: nothing where the graph itself is seen.
+        # What is subtracted from squares because they were computed from noise: nothing where the
+        # graph itself is seen.
         self.bias = (seen.variance, seen.excess)
         self.ones = bits.sum(axis=1, dtype=np.float64) / seen.copies
-        self.triangles, self.paths, self.common, self.sides, self.both, self.squares = np.zeros((6, len(bits)))
+        self.triangles, self.paths, self.common, self.sides, self.both, self.squares = np.zeros(
+            (6, len(bits))
+        )
 
     def add(self, rows: slice, columns: slice) -> None:
         """Count the pairs of a block in."""
@@ -151,7 +164,11 @@ class _PairSums:
         third = v**3 * comb(n, 3) + v * v * d * (n - 2) * m + v * d * d * wedges + d**3 * triangles
         rest = m - degrees
         per_node = self.common + v * centred + d * at_node
-        per_node += v * v * (rest + degrees * (n - 2)) + v * d * (2 * self.paths + 2 * centred) + 3 * d * d * at_node
+        per_node += (
+            v * v * (rest + degrees * (n - 2))
+            + v * d * (2 * self.paths + 2 * centred)
+            + 3 * d * d * at_node
+        )
         per_node += v**3 * comb(n - 1, 2) + v * v * d * (degrees * (n - 2) + rest)
         per_node += v * d * d * (centred + self.paths) + d**3 * at_node
         adjacent = v * v * n * comb(n - 1, 2) + 2 * v * d * (n - 2) * m + d * d * wedges

@@ -1,7 +1,9 @@
-"""Discrete Laplace noise, drawn exactly: integer coins only (Canonne, Kamath and Steinke 2020, algorithm 2).
+"""Discrete Laplace noise, drawn exactly: integer coins only (Canonne, Kamath and Steinke 2020,
+algorithm 2).
 
-P(x) is proportional to e^(-|x|/scale) on the whole numbers. For two values that lie d apart the ratio of the probabilities of any
-outcome is at most e^(d/scale), exactly: there is no grid, no tail cut off and no last digit that would tell them apart.
+P(x) is proportional to e^(-|x|/scale) on the whole numbers. For two values that lie d apart the
+ratio of the probabilities of any outcome is at most e^(d/scale), exactly: there is no grid, no tail
+cut off and no last digit that would tell them apart.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_epsilon
 from deniable.errors import ParameterError
-from deniable.mechanisms import exact
 from deniable.randomness import ONE, Source
 
 __all__ = [
@@ -33,18 +35,20 @@ _LARGEST_DENOMINATOR = 1 << 20
 
 
 def scale_for(sensitivity: int, epsilon: float | Fraction) -> Fraction:
-    """The smallest scale that is no less than sensitivity/epsilon and has a small enough denominator to be drawn.
+    """The smallest scale that is no less than sensitivity/epsilon and has a small enough
+    denominator to be drawn.
 
     >>> scale_for(2, 0.5)
     Fraction(4, 1)
     """
     if not isinstance(epsilon, Fraction):
-        epsilon = Fraction(exact.check_epsilon(epsilon))
+        epsilon = Fraction(check_epsilon(epsilon))
     return round_up(Fraction(sensitivity) / epsilon)
 
 
 def round_up(scale: Fraction | float) -> Fraction:
-    """The next scale that can be drawn: over a power of two that leaves its numerator below 2**32."""
+    """The next scale that can be drawn: over a power of two that leaves its numerator below
+    2**32."""
     wanted = Fraction(scale)
     if not 0 < wanted <= LARGEST_SCALE:
         raise ParameterError("scale", float(wanted), f"must be above 0 and at most {LARGEST_SCALE}")
@@ -65,12 +69,14 @@ def discrete_laplace_each(scales: _Ints, source: Source) -> _Ints:
 
 
 def _draw(numerators: _Ints, denominator: int, source: Source) -> _Ints:
-    """With scale = t/s: a number u + t k, u uniform below t and kept with probability e^(-u/t), k geometric with e^-1, has
-    probability proportional to e^(-x/t); divided by s and rounded down it has e^(-x s/t), and a fair sign makes it two-sided,
-    where one of the two zeros is drawn again.
+    """With scale = t/s: a number u + t k, u uniform below t and kept with probability e^(-u/t), k
+    geometric with e^-1, has probability proportional to e^(-x/t); divided by s and rounded down it
+    has e^(-x s/t), and a fair sign makes it two-sided, where one of the two zeros is drawn again.
     """
     if numerators.size and not 1 <= numerators.min() <= numerators.max() <= LARGEST_SCALE:
-        raise ParameterError("scale", int(numerators.max()), f"must have a numerator between 1 and {LARGEST_SCALE}")
+        raise ParameterError(
+            "scale", int(numerators.max()), f"must have a numerator between 1 and {LARGEST_SCALE}"
+        )
     out = np.zeros(numerators.size, dtype=np.int64)
     left = np.arange(numerators.size)
     while left.size:
@@ -82,7 +88,9 @@ def _draw(numerators: _Ints, denominator: int, source: Source) -> _Ints:
         running = np.arange(left.size)
         ones = np.ones(left.size, dtype=np.int64)
         while running.size:
-            running = running[_exponential_coins(ones[: running.size], ones[: running.size], source)]
+            running = running[
+                _exponential_coins(ones[: running.size], ones[: running.size], source)
+            ]
             times[running] += 1
         magnitude = (remainder + t * times) // denominator
         negative = source.coins(ONE // 2, left.size).astype(bool)
@@ -93,10 +101,11 @@ def _draw(numerators: _Ints, denominator: int, source: Source) -> _Ints:
 
 
 def _exponential_coins(numerators: _Ints, denominators: _Ints, source: Source) -> NDArray[np.bool_]:
-    """Coins that are true with probability e^-(numerator/denominator), for numerators up to the denominators.
+    """Coins that are true with probability e^-(numerator/denominator), for numerators up to the
+    denominators.
 
-    Von Neumann's (1951): the length of a run of coins with probabilities x, x/2, x/3, … is even with probability e^-x. The coin
-    of probability x/k is made of two, x and 1/k.
+    Von Neumann's (1951): the length of a run of coins with probabilities x, x/2, x/3, … is even
+    with probability e^-x. The coin of probability x/k is made of two, x and 1/k.
     """
     length = np.zeros(numerators.size, dtype=np.int64)
     running = np.arange(numerators.size)

@@ -9,12 +9,12 @@ from math import comb
 
 import numpy as np
 
+from deniable.checks import check_epsilon, check_number, check_range
 from deniable.display import Bar, Display
 from deniable.errors import ParameterError
 from deniable.graphs.graph import check_nodes
 from deniable.graphs.response import EdgeResponse
 from deniable.graphs.two_rounds import TwoRounds
-from deniable.mechanisms.exact import check_epsilon, check_number
 from deniable.results import Result
 
 __all__ = ["GraphPlan", "plan_graph"]
@@ -54,17 +54,31 @@ class GraphPlan(Result):
     def _display(self, confidence: float = 0.95) -> Display:
         errors = zip((1, 2), (self.one_round, self.two_rounds), self.degree_errors, strict=True)
         rows = [(rounds, triangles, degree) for rounds, triangles, degree in errors]
-        bars = [Bar(("one round", "two rounds")[rounds - 1], triangles) for rounds, triangles, _ in rows]
+        bars = [
+            Bar(("one round", "two rounds")[rounds - 1], triangles) for rounds, triangles, _ in rows
+        ]
         columns = ("rounds", "stderr of triangles", "stderr of a degree")
-        return Display(columns, rows, tuple(str(self).splitlines()), bars, "standard error of the number of triangles")
+        return Display(
+            columns,
+            rows,
+            tuple(str(self).splitlines()),
+            bars,
+            "standard error of the number of triangles",
+        )
 
     def __str__(self) -> str:
         best = min(self.one_round, self.two_rounds)
         choice = ("one round", "two rounds")[self.rounds - 1]
         lines = [
             f"Use {choice}: ± {1.96 * best:,.0f} on some {self.triangles:,.0f} triangles",
-            f"one round   triangles ± {1.96 * self.one_round:,.0f}   degrees ± {1.96 * self.degree_errors[0]:,.1f}",
-            f"two rounds  triangles ± {1.96 * self.two_rounds:,.0f}   degrees ± {1.96 * self.degree_errors[1]:,.1f}",
+            (
+                f"one round   triangles ± {1.96 * self.one_round:,.0f}   degrees ±"
+                f" {1.96 * self.degree_errors[0]:,.1f}"
+            ),
+            (
+                f"two rounds  triangles ± {1.96 * self.two_rounds:,.0f}   degrees ±"
+                f" {1.96 * self.degree_errors[1]:,.1f}"
+            ),
         ]
         if 1.96 * best > self.triangles:
             lines.append("Neither can distinguish this many triangles from none at this epsilon.")
@@ -82,14 +96,16 @@ def plan_graph(
 ) -> GraphPlan:
     """Compare one round with two for a graph with `nodes` nodes.
 
-    `mean_degree`, `degree_sd` (by default as large as the mean) and `clustering` are guesses; `noisy_edges` limits how many noisy
-    edges may be passed around between the rounds. With m edges, W wedges and T = clustering W/3 triangles, and a pair that
-    has common neighbours at all having 1 + clustering mean_degree of them,
+    `mean_degree`, `degree_sd` (by default as large as the mean) and `clustering` are guesses;
+    `noisy_edges` limits how many noisy edges may be passed around between the rounds. With m edges,
+    W wedges and T = clustering W/3 triangles, and a pair that has common neighbours at all having 1
+    + clustering mean_degree of them,
 
         one round:   v W (1 + …) + v^2 n m + v^3 n^3/6
         two rounds:  v W/3 (1 + …) + 2 sum over nodes of (bound - 1)^2/(epsilon_2 (a - b))^2
 
-    are the variances. The first grows with n^3 and the second with n, so that two rounds win in large graphs.
+    are the variances. The first grows with n^3 and the second with n, so that two rounds win in
+    large graphs.
 
     >>> plan_graph(500, 1.0, mean_degree=10).rounds, plan_graph(20_000, 1.0, mean_degree=10).rounds
     (1, 2)
@@ -97,7 +113,11 @@ def plan_graph(
     n = check_nodes(nodes)
     check_epsilon(epsilon)
     spread = mean_degree if degree_sd is None else degree_sd
-    for name, value, most in (("mean_degree", mean_degree, n - 1), ("degree_sd", spread, n), ("clustering", clustering, 1)):
+    for name, value, most in (
+        ("mean_degree", mean_degree, n - 1),
+        ("degree_sd", spread, n),
+        ("clustering", clustering, 1),
+    ):
         if not 0 <= check_number(name, value) <= most:
             raise ParameterError(name, value, f"must lie between 0 and {most}")
     edges = n * mean_degree / 2
@@ -110,9 +130,16 @@ def plan_graph(
     for degree_part, edge_part, cut in product(_DEGREE_PARTS, _EDGE_PARTS, _CUTS):
         if degree_part + edge_part > 0.9:
             continue
-        two = _two_rounds(n, epsilon, (degree_part, edge_part, 1 - degree_part - edge_part), cut, noisy_edges)
+        two = _two_rounds(
+            n, epsilon, (degree_part, edge_part, 1 - degree_part - edge_part), cut, noisy_edges
+        )
         channel = two.response.channel
-        noise = 2 * n * _mean_square_bound(n, mean_degree, spread, two) / (float(two.count_epsilon) * channel.gap) ** 2
+        noise = (
+            2
+            * n
+            * _mean_square_bound(n, mean_degree, spread, two)
+            / (float(two.count_epsilon) * channel.gap) ** 2
+        )
         error = math.sqrt(channel.variance * wedges / 3 * shared + noise) + cut * triangles
         if error < least:
             best, least = two, error
@@ -122,7 +149,8 @@ def plan_graph(
 
 
 def _mean_square_bound(n: int, mean_degree: float, spread: float, two: TwoRounds) -> float:
-    """Of the lengths of lists: in order of their noisy degrees, the degree and the margin, or the nodes that come after.
+    """Of the lengths of lists: in order of their noisy degrees, the degree and the margin, or the
+    nodes that come after.
 
     Degrees and their noise together are taken as one Laplace variable.
     """
@@ -133,11 +161,14 @@ def _mean_square_bound(n: int, mean_degree: float, spread: float, two: TwoRounds
     return float((np.maximum(bounds - 1, 0) ** 2).mean())
 
 
-def _two_rounds(n: int, epsilon: float, parts: tuple[float, float, float], cut: float, noisy_edges: float | None) -> TwoRounds:
+def _two_rounds(
+    n: int, epsilon: float, parts: tuple[float, float, float], cut: float, noisy_edges: float | None
+) -> TwoRounds:
     whole = TwoRounds(epsilon, parts, cut=cut)
     if noisy_edges is None:
         return whole
-    if not check_number("noisy_edges", noisy_edges) > 0:
-        raise ParameterError("noisy_edges", noisy_edges, "must be above 0")
+    check_range("noisy_edges", noisy_edges, above=0)
     expected = comb(n, 2) * whole.response.channel.b
-    return whole if expected <= noisy_edges else TwoRounds(epsilon, parts, noisy_edges / expected, cut)
+    return (
+        whole if expected <= noisy_edges else TwoRounds(epsilon, parts, noisy_edges / expected, cut)
+    )

@@ -1,9 +1,9 @@
-"""The reports of everybody in a graph: packed rows, their bytes, and what can be learned from them."""
+"""The reports of everybody in a graph: packed rows, their bytes, and what can be learned from
+them."""
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import GraphError
+from deniable.errors import GraphError, WireError
 from deniable.graphs.graph import Graph, check_nodes
 from deniable.graphs.response import EdgeResponse, Progress
 from deniable.mechanisms.bits import row_bytes
 from deniable.randomness import Source
+from deniable.wire.containers import GRAPH, pack_container, unpack_container
 
 if TYPE_CHECKING:
     from deniable.graphs.degrees import DegreeDistribution
-    from deniable.graphs.estimate import GraphEstimate, GraphStatistic
+    from deniable.graphs.estimate import GraphEstimate
+    from deniable.graphs.statistic import GraphStatistic
 
 __all__ = ["GraphReports", "pack", "unpack"]
 
 _Bytes = NDArray[np.uint8]
-_VERSION = 1
-_HEADER = struct.Struct("<3sBI")  # magic, version, length of the description
-_MAGIC = b"dng"
 _BLOCK_ROWS = 1024
 
 
@@ -40,36 +39,55 @@ class GraphReports:
 
     def __post_init__(self) -> None:
         nodes = check_nodes(len(self.rows))
-        if self.rows.ndim != 2 or self.rows.dtype != np.uint8 or self.rows.shape[1] != row_bytes(nodes):
-            raise GraphError(f"a report of {nodes} nodes takes {row_bytes(nodes)} bytes per node, one row per node")
+        if (
+            self.rows.ndim != 2
+            or self.rows.dtype != np.uint8
+            or self.rows.shape[1] != row_bytes(nodes)
+        ):
+            raise GraphError(
+                f"a report of {nodes} nodes takes {row_bytes(nodes)} bytes per node, one row per"
+                " node"
+            )
         for start in range(0, nodes, _BLOCK_ROWS):
             end = min(start + _BLOCK_ROWS, nodes)
             beyond = (self.rows[start:end] & ~self.response.mask(start, end, nodes)).any(axis=1)
             if beyond.any():
                 who = start + int(np.flatnonzero(beyond)[0])
-                raise GraphError(f"the report of node {who} contains a pair that it must not report")
+                raise GraphError(
+                    f"the report of node {who} contains a pair that it must not report"
+                )
 
     @staticmethod
     def from_rows(
-        response: EdgeResponse, rows: Mapping[int, bytes] | Sequence[tuple[int, bytes]], nodes: int, labels: Any = None
+        response: EdgeResponse,
+        rows: Mapping[int, bytes] | Sequence[tuple[int, bytes]],
+        nodes: int,
+        labels: Any = None,
     ) -> GraphReports:
-        """The reports that single people sent, each with its node; every node must have reported exactly once."""
+        """The reports that single people sent, each with its node; every node must have reported
+        exactly once."""
         check_nodes(nodes)
         out = np.zeros((nodes, row_bytes(nodes)), dtype=np.uint8)
         seen = np.zeros(nodes, dtype=bool)
         for node, row in rows.items() if isinstance(rows, Mapping) else rows:
             if not 0 <= node < nodes:
-                raise GraphError(f"a report comes from node {node}, but the nodes are 0 to {nodes - 1}")
+                raise GraphError(
+                    f"a report comes from node {node}, but the nodes are 0 to {nodes - 1}"
+                )
             if seen[node]:
                 raise GraphError(f"node {node} reported twice: its pairs would be counted twice")
             content = bytes(row)
             if len(content) != row_bytes(nodes):
-                raise GraphError(f"the report of node {node} has {len(content)} bytes, not {row_bytes(nodes)}")
+                raise GraphError(
+                    f"the report of node {node} has {len(content)} bytes, not {row_bytes(nodes)}"
+                )
             out[node] = np.frombuffer(content, dtype=np.uint8)
             seen[node] = True
         if not seen.all():
             missing = int(np.flatnonzero(~seen)[0])
-            raise GraphError(f"{int((~seen).sum())} of {nodes} nodes did not report, among them node {missing}")
+            raise GraphError(
+                f"{int((~seen).sum())} of {nodes} nodes did not report, among them node {missing}"
+            )
         return GraphReports(response, out, None if labels is None else tuple(labels))
 
     @property
@@ -80,7 +98,8 @@ class GraphReports:
     def bits(self) -> NDArray[np.float32]:
         """How many of its bits are 1 for every pair, as a symmetric matrix with a zero diagonal.
 
-        Whole numbers of four bytes, so that products of the matrix, which stay below 2**24, are exact.
+        Whole numbers of four bytes, so that products of the matrix, which stay below 2**24, are
+        exact.
         """
         nodes = self.nodes
         out = np.empty((nodes, nodes), dtype=np.float32)
@@ -96,39 +115,52 @@ class GraphReports:
                 out[place, part] = both.T
         return out
 
-    def estimate(self, *, triangles: bool = True, progress: Progress | None = None) -> GraphEstimate:
-        """Edges, density and degrees, and with `triangles` also triangles, wedges and clustering, each with its error.
+    def estimate(
+        self, *, triangles: bool = True, progress: Progress | None = None
+    ) -> GraphEstimate:
+        """Edges, density and degrees, and with `triangles` also triangles, wedges and clustering,
+        each with its error.
 
-        Without triangles the time grows with the square of the number of nodes, with them with its cube.
+        Without triangles the time grows with the square of the number of nodes, with them with its
+        cube.
         """
         from deniable.graphs.estimate import estimate_reports  # noqa: PLC0415 - each needs the other
 
         return estimate_reports(self, triangles, progress)
 
     def degree_distribution(self, thresholds: Sequence[int] | None = None) -> DegreeDistribution:
-        """The proportion of nodes with a degree of at most each of some thresholds; see :class:`DegreeDistribution`."""
+        """The proportion of nodes with a degree of at most each of some thresholds; see
+        :class:`DegreeDistribution`."""
         from deniable.graphs.degrees import from_reports  # noqa: PLC0415 - each needs the other
 
         return from_reports(self, thresholds)
 
     def assortativity(self, groups: Sequence[Hashable]) -> GraphStatistic:
-        """How much more often edges stay within a group than they would by chance (Newman 2003, eq. 2).
+        """How much more often edges stay within a group than they would by chance (Newman 2003, eq.
+        2).
 
-        `groups` is a public attribute, one value per node. Between -1 and 1; 0 if edges are independent of the groups.
+        `groups` is a public attribute, one value per node. Between -1 and 1; 0 if edges are
+        independent of the groups.
         """
         from deniable.graphs.mixing import assortativity  # noqa: PLC0415 - each needs the other
 
         return assortativity(self, groups)
 
     def synthetic(self, source: Source | None = None) -> Graph:
-        """A graph that could be the true one, with the estimated number of edges; see :mod:`deniable.graphs.synthetic`."""
+        """A graph that could be the true one, with the estimated number of edges; see
+        :mod:`deniable.graphs.synthetic`."""
         from deniable.graphs.synthetic import synthetic_graph  # noqa: PLC0415 - each needs the other
 
         return synthetic_graph(self, source)
 
     def to_bytes(self) -> bytes:
         """The reports with the description of their response and the nodes' labels."""
-        description = {"kind": "reports", "nodes": self.nodes, "labels": self.labels, "response": self.response.to_dict()}
+        description = {
+            "kind": "reports",
+            "nodes": self.nodes,
+            "labels": self.labels,
+            "response": self.response.to_dict(),
+        }
         return pack(description, self.rows.tobytes())
 
     @staticmethod
@@ -136,14 +168,21 @@ class GraphReports:
         """The reports that :meth:`to_bytes` wrote."""
         description, body = unpack(content)
         if description.get("kind") != "reports":
-            raise GraphError(f"these bytes hold {description.get('kind')!r}, not the reports of one round")
-        nodes, response = check_nodes(description.get("nodes")), EdgeResponse.from_dict(description.get("response"))
+            raise GraphError(
+                f"these bytes hold {description.get('kind')!r}, not the reports of one round"
+            )
+        nodes, response = (
+            check_nodes(description.get("nodes")),
+            EdgeResponse.from_dict(description.get("response")),
+        )
         return GraphReports(response, read_rows(body, nodes), read_labels(description, nodes))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GraphReports):
             return NotImplemented
-        return (self.response, self.labels) == (other.response, other.labels) and np.array_equal(self.rows, other.rows)
+        return (self.response, self.labels) == (other.response, other.labels) and np.array_equal(
+            self.rows, other.rows
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -157,23 +196,22 @@ def pack(description: Mapping[str, Any], body: bytes) -> bytes:
         head = json.dumps(description, separators=(",", ":"), ensure_ascii=False).encode()
     except TypeError:
         raise GraphError("the labels of nodes must be texts or numbers to be written") from None
-    return _HEADER.pack(_MAGIC, _VERSION, len(head)) + head + body
+    return pack_container(GRAPH, head, body)
 
 
 def unpack(content: bytes) -> tuple[dict[str, Any], bytes]:
     """What :func:`pack` was given."""
-    if len(content) < _HEADER.size or content[:3] != _MAGIC:
-        raise GraphError("these bytes are not reports about a graph")
-    _, version, length = _HEADER.unpack_from(content)
-    if version != _VERSION:
-        raise GraphError(f"reports of version {version} cannot be read: this library knows version {_VERSION}")
     try:
-        description = json.loads(content[_HEADER.size : _HEADER.size + length])
+        head, body = unpack_container(GRAPH, "reports about a graph", content)
+    except WireError as error:
+        raise GraphError(str(error)) from None
+    try:
+        description = json.loads(head)
     except (ValueError, RecursionError):
-        raise GraphError("the description of the reports is not JSON, or is cut off") from None
+        raise GraphError("the description of the reports is not JSON") from None
     if not isinstance(description, dict):
         raise GraphError("the description of the reports is not a JSON object")
-    return description, content[_HEADER.size + length :]
+    return description, body
 
 
 def read_rows(body: bytes, nodes: int) -> _Bytes:

@@ -1,10 +1,12 @@
-"""A synthetic graph from reports: the reconstruction of Wang, Wu and Hu (2016, section 6.4), with a private edge count.
+"""A synthetic graph from reports: the reconstruction of Wang, Wu and Hu (2016, section 6.4), with a
+private edge count.
 
-The paper keeps as many edges as the true graph has, which reveals that number exactly. Here it is the estimated number m. A
-proportion P(z | edge) of the m edges is expected among the pairs that reported z ones; that many of these pairs are drawn
-uniformly. Only the reports are used, so it costs no further privacy and the graph may be published. Each single edge is right
-with the probability that the reports allow; statistics of the synthetic graph are not unbiased, and :meth:`GraphReports.estimate`
-is better.
+The paper keeps as many edges as the true graph has, which reveals that number exactly. Here it is
+the estimated number m. A proportion P(z | edge) of the m edges is expected among the pairs that
+reported z ones; that many of these pairs are drawn uniformly. Only the reports are used, so it
+costs no further privacy and the graph may be published. Each single edge is right with the
+probability that the reports allow; statistics of the synthetic graph are not unbiased, and
+:meth:`GraphReports.estimate` is better.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ def synthetic_graph(reports: GraphReports, source: Source | None = None) -> Grap
     copies = channel.copies
     found = [int((bits == z).sum()) // 2 for z in range(copies + 1)]
     found[0] = comb(nodes, 2) - sum(found[1:])
-    wanted = [edges * comb(copies, z) * channel.a**z * (1 - channel.a) ** (copies - z) for z in range(copies + 1)]
+    wanted = [
+        edges * comb(copies, z) * channel.a**z * (1 - channel.a) ** (copies - z)
+        for z in range(copies + 1)
+    ]
     counts = _whole(wanted, found, edges)
     keys = np.concatenate([_pick(bits, z, counts[z], found[z], source) for z in range(copies + 1)])
     pairs = np.column_stack(np.divmod(np.sort(keys), nodes))
@@ -50,8 +55,11 @@ def _whole(wanted: list[float], most: list[int], total: int) -> list[int]:
     return counts
 
 
-def _pick(bits: NDArray[np.float32], value: int, count: int, available: int, source: Source) -> NDArray[np.int64]:
-    """The keys i nodes + j of `count` pairs i < j with the given number of ones, all such sets equally likely."""
+def _pick(
+    bits: NDArray[np.float32], value: int, count: int, available: int, source: Source
+) -> NDArray[np.int64]:
+    """The keys i nodes + j of `count` pairs i < j with the given number of ones, all such sets
+    equally likely."""
     nodes = len(bits)
     if 2 * count > available or available < 64:
         places = np.argwhere(np.triu(bits == value, 1))
@@ -60,7 +68,8 @@ def _pick(bits: NDArray[np.float32], value: int, count: int, available: int, sou
         return keys[np.argsort(source.words(keys.size), kind="stable")[:count]].astype(np.int64)
     chosen = np.empty(0, dtype=np.int64)
     while chosen.size < count:
-        # Random pairs are tried until enough of this kind are found: each new one is uniform among those left.
+        # Random pairs are tried until enough of this kind are found: each new one is uniform among
+        # those left.
         tries = int(1.2 * (count - chosen.size) * comb(nodes, 2) / available) + 64
         i, j = source.below(nodes, 2 * tries), source.below(nodes, 2 * tries)
         low, high = i[i < j], j[i < j]

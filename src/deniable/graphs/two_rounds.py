@@ -1,25 +1,31 @@
-"""Triangles in two rounds: first noisy degrees and noisy edges, then everyone counts using their own exact edges.
+"""Triangles in two rounds: first noisy degrees and noisy edges, then everyone counts using their
+own exact edges.
 
-In one round all three sides of a triangle are noisy. In two, a person knows two of them exactly and reads the third from the
-noisy graph, so the noise of n^3 triples becomes that of the wedges that really exist, at the price of one noisy number per person
-(Imola, Murakami and Chaudhuri 2021; with fewer noisy edges 2022).
+In one round all three sides of a triangle are noisy. In two, a person knows two of them exactly and
+reads the third from the noisy graph, so the noise of n^3 triples becomes that of the wedges that
+really exist, at the price of one noisy number per person (Imola, Murakami and Chaudhuri 2021; with
+fewer noisy edges 2022).
 
-1. Everybody publishes their degree with discrete Laplace noise (two degrees change with an edge: scale 2/epsilon_0), and their
-   pairs with randomized response at epsilon_1, of which a part may be withheld (:meth:`EdgeResponse.sparse`).
-2. The noisy degrees put the nodes in an order, which is public. Node i owns its edges to nodes after it; of a triangle, the first
-   node owns two. Its list of owned neighbours is cut to a bound c_i: its noisy degree plus a margin, or the number of nodes
-   after it if that is less. It sends w_i = the sum over pairs j, k of its list of (Y_jk - b), with discrete Laplace noise of
-   scale (c_i - 1)/epsilon_2: one owned edge more or less, or another one in its place where the list was cut, changes at most
-   c_i - 1 pairs by at most 1.
+1. Everybody publishes their degree with discrete Laplace noise (two degrees change with an edge:
+   scale 2/epsilon_0), and their pairs with randomized response at epsilon_1, of which a part may be
+   withheld (:meth:`EdgeResponse.sparse`).
+2. The noisy degrees put the nodes in an order, which is public. Node i owns its edges to nodes
+   after it; of a triangle, the first node owns two. Its list of owned neighbours is cut to a bound
+   c_i: its noisy degree plus a margin, or the number of nodes after it if that is less. It sends
+   w_i = the sum over pairs j, k of its list of (Y_jk - b), with discrete Laplace noise of scale
+   (c_i - 1)/epsilon_2: one owned edge more or less, or another one in its place where the list was
+   cut, changes at most c_i - 1 pairs by at most 1.
 
-An edge is in two degrees, one report of a pair and one list: its loss is epsilon_0 + epsilon_1 + epsilon_2.
+An edge is in two degrees, one report of a pair and one list: its loss is epsilon_0 + epsilon_1 +
+epsilon_2.
 
-T = sum w_i/(a - b) is unbiased except for lists that were cut. A list is cut with probability at most `cut`, but the owner of a
-triangle is the one of its three nodes with the smallest noisy degree, and so the one whose list is most easily cut: a triangle is
-lost with probability at most 1 - (1 - cut)^3, that any of the three is. The mean is between (1 - cut)^3 T and T, and the interval
-is widened accordingly. The variance is the sum over pairs j, k of v_jk c_jk^2, where
-c_jk is the number of lists that contain both, plus that of the noise. The latter is known; the former is estimated from the noisy
-edges.
+T = sum w_i/(a - b) is unbiased except for lists that were cut. A list is cut with probability at
+most `cut`, but the owner of a triangle is the one of its three nodes with the smallest noisy
+degree, and so the one whose list is most easily cut: a triangle is lost with probability at most 1
+- (1 - cut)^3, that any of the three is. The mean is between (1 - cut)^3 T and T, and the interval
+is widened accordingly. The variance is the sum over pairs j, k of v_jk c_jk^2, where c_jk is the
+number of lists that contain both, plus that of the noise. The latter is known; the former is
+estimated from the noisy edges.
 """
 
 from __future__ import annotations
@@ -34,37 +40,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_epsilon, check_number, check_probability
 from deniable.errors import GraphError, ParameterError
 from deniable.graphs.degrees import DegreeDistribution, from_first_round
-from deniable.graphs.estimate import DROWNED, DegreeNoise, GraphEstimate, GraphStatistic, clustering_of
+from deniable.graphs.estimate import DROWNED, GraphEstimate, clustering_of
 from deniable.graphs.graph import Graph, check_nodes
 from deniable.graphs.noise import (
     LARGEST_SCALE,
     discrete_laplace,
     discrete_laplace_each,
-    laplace_fourth_moment,
     laplace_variance,
     scale_for,
 )
 from deniable.graphs.reports import GraphReports, pack, read_labels, read_rows, unpack
-from deniable.graphs.response import EdgeChannel, EdgeResponse, Progress
-from deniable.mechanisms.exact import check_epsilon, check_number, check_probability
+from deniable.graphs.response import EdgeResponse, Progress
+from deniable.graphs.statistic import DegreeNoise, GraphStatistic
+from deniable.graphs.two_round_errors import UNIT, estimated_triangles, estimated_wedges
 from deniable.randomness import Source, source_or_system
 
 __all__ = ["FirstRound", "TwoRoundReports", "TwoRounds"]
 
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
-_UNIT = 1 << 16
-"""Counts of the second round are multiples of 1/65536, because b is."""
-_BLOCK = 1024
 _PAIRS = 4_000_000
 """How many pairs of neighbours are looked up at a time."""
 
 
 @dataclass(frozen=True)
 class TwoRounds:
-    """The protocol: its epsilon, how it is divided among degrees, noisy edges and counts, and how many noisy edges are kept.
+    """The protocol: its epsilon, how it is divided among degrees, noisy edges and counts, and how
+    many noisy edges are kept.
 
     >>> protocol = TwoRounds(3.0)
     >>> protocol.epsilon <= 3.0, round(protocol.response.epsilon, 3)
@@ -77,14 +82,17 @@ class TwoRounds:
     keep: float = 1.0
     """The fraction of the noisy edges that is published."""
     cut: float = 0.02
-    """The largest probability that a list is cut because the noise on its degree was far below 0."""
+    """The largest probability that a list is cut because the noise on its degree was far below
+    0."""
 
     def __post_init__(self) -> None:
         check_epsilon(self.requested_epsilon)
         if len(self.parts) != 3 or min(check_number("parts", part) for part in self.parts) <= 0:
             raise ParameterError("parts", self.parts, "must be three numbers above 0")
         if not math.isclose(sum(self.parts), 1, abs_tol=1e-9):
-            raise ParameterError("parts", self.parts, f"must sum to 1, but they sum to {sum(self.parts):g}")
+            raise ParameterError(
+                "parts", self.parts, f"must sum to 1, but they sum to {sum(self.parts):g}"
+            )
         object.__setattr__(self, "parts", tuple(float(part) for part in self.parts))
         object.__setattr__(self, "keep", float(check_number("keep", self.keep)))
         object.__setattr__(self, "cut", float(check_probability("cut", self.cut)))
@@ -102,8 +110,13 @@ class TwoRounds:
 
     @cached_property
     def count_epsilon(self) -> Fraction:
-        """What the second round may spend: everything the first has left over, so that roundings cannot add up."""
-        left = Fraction(self.requested_epsilon) - 2 / self.degree_scale - Fraction(self.response.epsilon)
+        """What the second round may spend: everything the first has left over, so that roundings
+        cannot add up."""
+        left = (
+            Fraction(self.requested_epsilon)
+            - 2 / self.degree_scale
+            - Fraction(self.response.epsilon)
+        )
         return min(left, Fraction(self.requested_epsilon) * Fraction(self.parts[2]))
 
     @property
@@ -115,39 +128,62 @@ class TwoRounds:
 
     @property
     def margin(self) -> int:
-        """What is added to a noisy degree: P(noise < -margin) = q^(margin + 1)/(1 + q) is at most `cut`."""
+        """What is added to a noisy degree: P(noise < -margin) = q^(margin + 1)/(1 + q) is at most
+        `cut`."""
         scale = float(self.degree_scale)
         return max(0, math.ceil(-scale * math.log(self.cut * (1 + math.exp(-1 / scale))) - 1))
 
     @property
     def lost(self) -> float:
-        """The largest probability that a triangle is missing from the counts: that the list of any of its three nodes is cut."""
+        """The largest probability that a triangle is missing from the counts: that the list of any
+        of its three nodes is cut."""
         return 1 - (1 - self.cut) ** 3
 
     def report_degree(self, degree: int, source: Source | None = None) -> int:
         """What one person sends about their degree."""
         return int(degree + discrete_laplace(self.degree_scale, 1, source_or_system(source))[0])
 
-    def first(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> FirstRound:
+    def first(
+        self, graph: Any, source: Source | None = None, progress: Progress | None = None
+    ) -> FirstRound:
         """What everyone sends in the first round; all of it is then published."""
         graph, source = Graph.of(graph), source_or_system(source)
         degrees = graph.degrees + discrete_laplace(self.degree_scale, graph.nodes, source)
         return FirstRound(self, degrees, self.response.privatize(graph, source, progress))
 
     def count_scales(self, bounds: _Ints) -> _Ints:
-        """The scale of the noise on counts, in units of 1/65536, for lists of at most these lengths; 0 if there is none."""
+        """The scale of the noise on counts, in units of 1/65536, for lists of at most these
+        lengths; 0 if there is none."""
         distinct, which = np.unique(bounds, return_inverse=True)
         spent = self.count_epsilon
-        scales = [0 if bound < 2 else math.ceil((bound - 1) * _UNIT / spent) for bound in distinct.tolist()]
+        scales = [
+            0 if bound < 2 else math.ceil((bound - 1) * UNIT / spent) for bound in distinct.tolist()
+        ]
         if max(scales, default=0) > LARGEST_SCALE:
-            raise ParameterError("epsilon", self.requested_epsilon, f"is too small for lists of {int(distinct[-1])} neighbours")
+            raise ParameterError(
+                "epsilon",
+                self.requested_epsilon,
+                f"is too small for lists of {int(distinct[-1])} neighbours",
+            )
         return np.array(scales, dtype=np.int64)[which.reshape(-1)]
 
-    def report_count(self, node: int, neighbours: Collection[int], first: FirstRound, source: Source | None = None) -> int:
+    def report_count(
+        self,
+        node: int,
+        neighbours: Collection[int],
+        first: FirstRound,
+        source: Source | None = None,
+    ) -> int:
         """What one person sends in the second round, in units of 1/65536."""
-        return int(self._counts(np.array([node]), [np.array(sorted(neighbours), dtype=np.int64)], first, source)[0])
+        return int(
+            self._counts(
+                np.array([node]), [np.array(sorted(neighbours), dtype=np.int64)], first, source
+            )[0]
+        )
 
-    def _counts(self, nodes: _Ints, lists: Sequence[_Ints], first: FirstRound, source: Source | None) -> _Ints:
+    def _counts(
+        self, nodes: _Ints, lists: Sequence[_Ints], first: FirstRound, source: Source | None
+    ) -> _Ints:
         scales = self.count_scales(first.bounds[nodes])
         noisy = np.flatnonzero(scales)  # where a list has room for a pair, which is public
         out = np.zeros(nodes.size, dtype=np.int64)
@@ -155,7 +191,9 @@ class TwoRounds:
         out[noisy] += first.counts(nodes[noisy], [lists[place] for place in noisy.tolist()])
         return out
 
-    def privatize(self, graph: Any, source: Source | None = None, progress: Progress | None = None) -> TwoRoundReports:
+    def privatize(
+        self, graph: Any, source: Source | None = None, progress: Progress | None = None
+    ) -> TwoRoundReports:
         """What everyone sends in both rounds."""
         graph, source = Graph.of(graph), source_or_system(source)
         first = self.first(graph, source, progress)
@@ -166,15 +204,24 @@ class TwoRounds:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON."""
-        return {"epsilon": self.requested_epsilon, "parts": list(self.parts), "keep": self.keep, "cut": self.cut}
+        return {
+            "epsilon": self.requested_epsilon,
+            "parts": list(self.parts),
+            "keep": self.keep,
+            "cut": self.cut,
+        }
 
     @staticmethod
     def from_dict(content: Any) -> TwoRounds:
         """The protocol that :meth:`to_dict` described."""
         try:
-            return TwoRounds(content["epsilon"], tuple(content["parts"]), content["keep"], content["cut"])
+            return TwoRounds(
+                content["epsilon"], tuple(content["parts"]), content["keep"], content["cut"]
+            )
         except (KeyError, TypeError):
-            raise GraphError("the description of the protocol is not one that this library writes") from None
+            raise GraphError(
+                "the description of the protocol is not one that this library writes"
+            ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +275,16 @@ class FirstRound:
         owner, others, place = owner[kept], others[kept], place[kept]
         # Each entry of a list makes a pair with every one before it.
         right = np.repeat(np.arange(owner.size), place)
-        left = np.arange(right.size) - np.repeat(np.cumsum(place) - place, place) + (right - np.repeat(place, place))
+        left = (
+            np.arange(right.size)
+            - np.repeat(np.cumsum(place) - place, place)
+            + (right - np.repeat(place, place))
+        )
         low, high = np.minimum(others[left], others[right]), np.maximum(others[left], others[right])
         seen = self.reports.rows[high, low >> 3] >> (low & 7).astype(np.uint8) & 1
-        each = seen.astype(np.int64) * _UNIT - round(self.protocol.response.channel.b * _UNIT)
-        return np.bincount(owner[right], weights=each, minlength=nodes.size).astype(np.int64)  # whole numbers below 2**53
+        each = seen.astype(np.int64) * UNIT - round(self.protocol.response.channel.b * UNIT)
+        # whole numbers below 2**53
+        return np.bincount(owner[right], weights=each, minlength=nodes.size).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +306,9 @@ class TwoRoundReports:
 
     @property
     def triangles(self) -> float:
-        """The estimated number of triangles, without its error, which takes most of the time to compute."""
-        return float(self.counts.sum()) / (_UNIT * self.protocol.response.channel.gap)
+        """The estimated number of triangles, without its error, which takes most of the time to
+        compute."""
+        return float(self.counts.sum()) / (UNIT * self.protocol.response.channel.gap)
 
     def estimate(self, *, progress: Progress | None = None) -> GraphEstimate:
         """Edges, density, degrees, wedges, triangles and clustering, each with its error."""
@@ -264,8 +317,8 @@ class TwoRoundReports:
         noise = laplace_variance(protocol.degree_scale)
         pairs = nodes * (nodes - 1) / 2
         edges = GraphStatistic("edges", degrees.sum() / 2, math.sqrt(nodes * noise) / 2, nodes)
-        wedges = self._wedges(noise)
-        triangles, notes = self._triangles(wedges, progress)
+        wedges = estimated_wedges(self, noise)
+        triangles, notes = estimated_triangles(self, wedges, progress)
         # Given the degrees' noise, the triangles are unbiased: the two do not covary.
         clustering = clustering_of(triangles, wedges, 0.0)
         if clustering.coverage == "all possible":
@@ -286,74 +339,20 @@ class TwoRoundReports:
             notes=notes,
         )
 
-    def _wedges(self, noise: float) -> GraphStatistic:
-        """The sum of d (d - 1)/2 over noisy degrees, less the noise's own variance."""
-        degrees = self.first.degrees.astype(np.float64)
-        value = float((degrees * (degrees - 1) - noise).sum() / 2)
-        slopes = (2 * degrees - 1) ** 2 - 4 * noise  # unbiased for (2 d - 1)^2
-        fourth = laplace_fourth_moment(self.protocol.degree_scale) - noise**2
-        variance = (noise * float(slopes.sum()) + self.nodes * fourth) / 4
-        # sum (2 d - 1)^2 = 8 W + n grows with the wedges.
-        least = self.nodes * (noise + fourth) / 4
-        profile = (variance, 2 * noise, least)
-        return GraphStatistic("wedges", value, math.sqrt(max(variance, least)), self.nodes, profile=profile)
-
-    def _triangles(self, wedges: GraphStatistic, progress: Progress | None) -> tuple[GraphStatistic, tuple[str, ...]]:
-        protocol, channel = self.protocol, self.protocol.response.channel
-        scales, times = np.unique(protocol.count_scales(self.first.bounds), return_counts=True)
-        spread = sum(int(n) * laplace_variance(int(scale)) for scale, n in zip(scales, times, strict=True) if scale)
-        noise = spread / (_UNIT * channel.gap) ** 2
-        coins, uncertain = self._coins_variance(channel, progress)
-        variance = noise + coins
-        notes: tuple[str, ...] = ()
-        if uncertain > 0.2 * variance:
-            # The estimated part of the variance is not known well: err on the side of too much.
-            variance += uncertain
-            notes = ("The error of the triangles is itself uncertain, and their interval errs on the wide side.",)
-        return GraphStatistic("triangles", self.triangles, math.sqrt(variance), self.nodes, lost=protocol.lost), notes
-
-    def _coins_variance(self, channel: EdgeChannel, progress: Progress | None) -> tuple[float, float]:
-        """What the coins of the noisy edges contribute, sum of v_jk c_jk^2, and roughly the standard error of that.
-
-        With U the unbiased entries above the diagonal, nodes in order: (U'U)_jk estimates c_jk, and its square is too large by
-        the products of a list with itself, which are in (U^2)'(U^2); they are replaced by what they estimate.
-        """
-        n, v = self.nodes, channel.variance
-        order = np.argsort(self.first.ranks)
-        bits = self.first.reports.bits()
-        upper = np.empty((n, n), dtype=np.float32)
-        for start in range(0, n, _BLOCK):
-            part = slice(start, min(start + _BLOCK, n))
-            block = (bits[order[part]][:, order] - np.float32(channel.b)) / np.float32(channel.gap)
-            upper[part] = np.triu(block, start + 1)
-        del bits
-        total, lists, steps = 0.0, 0.0, range(0, n, _BLOCK)
-        for start in steps:
-            end = min(start + _BLOCK, n)
-            left = upper[:end, start:end]
-            for other in range(start, n, _BLOCK):
-                right = upper[:end, other : other + _BLOCK]
-                common = (left.T @ right).astype(np.float64)
-                squares = common**2 - (left**2).T @ right**2 + common
-                first = np.triu(np.ones_like(common), other == start) if other == start else 1.0
-                weight = v + channel.excess * upper[start:end, other : other + _BLOCK].astype(np.float64)
-                total += float((squares * weight * first).sum())
-                lists += float((common * first).sum())
-            if progress:
-                progress(end / n)
-        # Squares are no less than what is squared; and where nothing is seen, what noise alone would make of the sum.
-        least = v * max(lists, 0.0)
-        spread = v * math.sqrt(v**4 * n**4 / 6 + 4 * v**2 * n * max(total / v, lists, 0.0))
-        return max(total, least, 0.0), spread
-
     def degree_distribution(self, thresholds: Sequence[int] | None = None) -> DegreeDistribution:
-        """The proportion of nodes with a degree of at most each of some thresholds; see :class:`DegreeDistribution`."""
+        """The proportion of nodes with a degree of at most each of some thresholds; see
+        :class:`DegreeDistribution`."""
         return from_first_round(self.first, thresholds)
 
     def to_bytes(self) -> bytes:
         """The reports, with a description of their protocol and the nodes' labels."""
         reports = self.first.reports
-        description = {"kind": "two rounds", "nodes": self.nodes, "labels": reports.labels, "protocol": self.protocol.to_dict()}
+        description = {
+            "kind": "two rounds",
+            "nodes": self.nodes,
+            "labels": reports.labels,
+            "protocol": self.protocol.to_dict(),
+        }
         numbers = np.concatenate([self.first.degrees, self.counts]).astype("<i8").tobytes()
         return pack(description, numbers + reports.rows.tobytes())
 
@@ -362,13 +361,27 @@ class TwoRoundReports:
         """The reports that :meth:`to_bytes` wrote."""
         description, body = unpack(content)
         if description.get("kind") != "two rounds":
-            raise GraphError(f"these bytes hold {description.get('kind')!r}, not the reports of two rounds")
-        nodes, protocol = check_nodes(description.get("nodes")), TwoRounds.from_dict(description.get("protocol"))
+            raise GraphError(
+                f"these bytes hold {description.get('kind')!r}, not the reports of two rounds"
+            )
+        nodes, protocol = (
+            check_nodes(description.get("nodes")),
+            TwoRounds.from_dict(description.get("protocol")),
+        )
         if len(body) < 16 * nodes:
-            raise GraphError(f"the numbers of {nodes} nodes take {16 * nodes} bytes, and {len(body)} follow")
-        degrees, counts = np.frombuffer(body[: 16 * nodes], dtype="<i8").astype(np.int64).reshape(2, nodes)
-        reports = GraphReports(protocol.response, read_rows(body[16 * nodes :], nodes), read_labels(description, nodes))
+            raise GraphError(
+                f"the numbers of {nodes} nodes take {16 * nodes} bytes, and {len(body)} follow"
+            )
+        degrees, counts = (
+            np.frombuffer(body[: 16 * nodes], dtype="<i8").astype(np.int64).reshape(2, nodes)
+        )
+        reports = GraphReports(
+            protocol.response, read_rows(body[16 * nodes :], nodes), read_labels(description, nodes)
+        )
         return TwoRoundReports(FirstRound(protocol, degrees, reports), counts)
 
     def __repr__(self) -> str:
-        return f"<reports of {self.nodes:,} nodes in two rounds, epsilon {self.protocol.epsilon:.4g} per edge>"
+        return (
+            f"<reports of {self.nodes:,} nodes in two rounds, epsilon {self.protocol.epsilon:.4g}"
+            " per edge>"
+        )

@@ -1,13 +1,14 @@
-"""A simulated crowd: in every epoch everyone answers, and their shares travel to the proxies over HTTP.
+"""A simulated crowd: in every epoch everyone answers, and their shares travel to the proxies over
+HTTP.
 
-Some are whole devices, each with a vault, a policy, a ledger and a store, that poll the proxies for queries, run the SQL in the
-sandbox and upload individually, as on a phone. The others are a fleet: their true answers are known, and everything that follows
-(sampling, randomizing, splitting) is the same code (:mod:`deniable.client.encoding`), run for all of them at once.
+Some are whole devices, each with a vault, a policy, a ledger and a store, that poll the proxies for
+queries, run the SQL in the sandbox and upload individually, as on a phone. The others are a fleet:
+their true answers are known, and everything that follows (sampling, randomizing, splitting) is the
+same code (:mod:`deniable.client.encoding`), run for all of them at once.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections import Counter
@@ -15,33 +16,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deniable.client.device import Device
-from deniable.client.fleet import Fleet
-from deniable.client.upload import HttpTransport, Transport
+from deniable.client.encoding import upload_body
+from deniable.client.http_transport import HttpTransport
+from deniable.client.simulation.fleet import Fleet
+from deniable.client.upload import Transport
 from deniable.errors import UploadError
 from deniable.local.people import Answers
 from deniable.queries.query import Query
 from deniable.randomness import Source
-from deniable.wire.message import VERSION
-from deniable.wire.shares import KIND, record_bytes
 
-__all__ = ["Crowd", "records"]
+__all__ = ["Crowd"]
 
-_HEADER = struct.Struct("<BBBBIQ")
 _RECORDS_AT_ONCE = 4096
 _PAUSE = 0.05
 _DEVICES_AT_ONCE = 8
-
-
-def records(query: Query, epoch: int, columns: NDArray[np.uint64]) -> bytes:
-    """Shares as they travel: one record per column, one after the other (docs/wire.md)."""
-    size_class = query.size_class or 0
-    out = np.empty((columns.shape[1], record_bytes(size_class)), dtype=np.uint8)
-    out[:, : _HEADER.size] = np.frombuffer(_HEADER.pack(VERSION, KIND, size_class, 0, epoch, query.channel_tag), dtype=np.uint8)
-    out[:, _HEADER.size :] = np.ascontiguousarray(columns.T, dtype="<u8").view(np.uint8)
-    return out.tobytes()
 
 
 class Crowd:
@@ -61,7 +51,9 @@ class Crowd:
         self.query, self.devices, self._tokens = query, list(devices), list(tokens)
         self._answers = fleet
         strata = 0 if fleet is None or fleet.strata is None else fleet.strata
-        self._fleet = None if fleet is None else Fleet(query, len(fleet), strata=strata, source=source)
+        self._fleet = (
+            None if fleet is None else Fleet(query, len(fleet), strata=strata, source=source)
+        )
         self._random = np.random.default_rng(seed)
         self._transport = transport
         self._stopping = threading.Event()
@@ -75,7 +67,8 @@ class Crowd:
             if there
         ]
         self.counts: Counter[str] = Counter()
-        """Answers and shares that arrived, refused shares, device epochs by outcome, missed epochs."""
+        """Answers and shares that arrived, refused shares, device epochs by outcome, missed
+        epochs."""
         self.problems: list[str] = []
 
     def __len__(self) -> int:
@@ -93,7 +86,8 @@ class Crowd:
             thread.join()
 
     def _each_epoch(self, work: Callable[[int, Transport], None]) -> None:
-        """Do the work once per epoch, at its beginning; an epoch that has passed meanwhile is missed, as on a device."""
+        """Do the work once per epoch, at its beginning; an epoch that has passed meanwhile is
+        missed, as on a device."""
         schedule = self.query.schedule
         last = -1
         with self._transport() as transport:
@@ -113,15 +107,23 @@ class Crowd:
         sent = self._fleet.answer(epoch, self._answers.draw(self._random))
         for first in range(0, len(sent), _RECORDS_AT_ONCE):
             arrived = True
-            for proxy, token, columns in zip(self.query.proxies, self._tokens, sent.columns, strict=True):
+            for proxy, token, columns in zip(
+                self.query.proxies, self._tokens, sent.columns, strict=True
+            ):
                 part = columns[:, first : first + _RECORDS_AT_ONCE]
-                arrived = self._send(transport, proxy, token, records(self.query, epoch, part), part.shape[1]) and arrived
+                arrived = (
+                    self._send(
+                        transport, proxy, token, upload_body(self.query, epoch, part), part.shape[1]
+                    )
+                    and arrived
+                )
             if arrived:
                 with self._lock:
                     self.counts["answers"] += min(_RECORDS_AT_ONCE, len(sent) - first)
 
     def _send(self, transport: Transport, proxy: str, token: str, body: bytes, n: int) -> bool:
-        """Send until the proxy has it, as a device does; False if it is refused for good, or the crowd is being stopped."""
+        """Send until the proxy has it, as a device does; False if it is refused for good, or the
+        crowd is being stopped."""
         while True:
             try:
                 transport.send(proxy, token, body)
@@ -146,7 +148,9 @@ class Crowd:
                 for receipt in receipts:
                     if receipt.outcome not in ("again", "waiting"):
                         self.counts[f"devices {receipt.outcome}"] += 1
-                        self.counts["answers"] += (receipt.outcome == "answered") * self.query.most_rows
+                        self.counts["answers"] += (
+                            receipt.outcome == "answered"
+                        ) * self.query.most_rows
                 self.counts["shares"] += uploaded.sent
                 self.counts["shares refused"] += uploaded.refused
                 self.problems += uploaded.problems

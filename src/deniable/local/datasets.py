@@ -1,7 +1,8 @@
 """Synthetic populations for the questions of PrivApprox's case studies (Quoc 2017, section 7.1).
 
-The paper's data (New York taxis in 2013, household meters) are not ours to ship. These are drawn from simple distributions of
-about the same shape, reproducibly from a seed, so that the truth is known, which only a simulation allows.
+The paper's data (New York taxis in 2013, household meters) are not ours to ship. These are drawn
+from simple distributions of about the same shape, reproducibly from a seed, so that the truth is
+known, which only a simulation allows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
-from deniable.queries.buckets import Column
+from deniable.queries.columns.column import Column
 
 __all__ = ["DATASETS", "Dataset", "dataset"]
 
@@ -52,7 +53,11 @@ class Dataset:
 
     def rows(self, n_clients: int, seed: int) -> list[list[tuple[int, Any]]]:
         """The rows of each client: number and value."""
-        values = self.draw(np.random.default_rng(seed), n_clients * self.n_rows).reshape(n_clients, self.n_rows).tolist()
+        values = (
+            self.draw(np.random.default_rng(seed), n_clients * self.n_rows)
+            .reshape(n_clients, self.n_rows)
+            .tolist()
+        )
         return [list(enumerate(row, start=1)) for row in values]
 
 
@@ -62,7 +67,8 @@ def _miles(random: np.random.Generator, n: int) -> NDArray[Any]:
 
 
 def _kilowatt_hours(random: np.random.Generator, n: int) -> NDArray[Any]:
-    """Half hours of a household: mostly idle, sometimes a stove or a heater; at most 3 kWh, the end of the paper's buckets."""
+    """Half hours of a household: mostly idle, sometimes a stove or a heater; at most 3 kWh, the end
+    of the paper's buckets."""
     idle, busy = random.gamma(2.0, 0.12, n), random.gamma(4.0, 0.35, n)
     return np.round(np.minimum(np.where(random.random(n) < 0.65, idle, busy), 3.0), 3)
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.client import sources
-from deniable.client.vault import Vault
+from deniable.client.vaults import sources
+from deniable.client.vaults.vault import Vault
 from deniable.errors import ImportDataError, ParameterError
 from deniable.local.people import Answers, answers_of_rows, answers_of_vaults, make_vaults
 from deniable.local.simulation import Simulation
-from deniable.local.up_settings import Data, Settings
-from deniable.queries.query import Budget, Query
+from deniable.local.up_settings import Data, UpSettings
+from deniable.queries.budget import Budget
+from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 
 __all__ = ["simulate_own"]
@@ -26,11 +27,11 @@ _SQLITE = (".db", ".sqlite", ".sqlite3")
 _Rows = list[list[object]]
 
 
-def simulate_own(settings: Settings) -> tuple[Simulation, int]:
+def simulate_own(settings: UpSettings) -> tuple[Simulation, int]:
     """The system for one's own query and data, and how many people there are.
 
-    The query is asked as it is written, but of proxies on this machine, every `simulation.every` seconds, and without the budget
-    that would end it after a few epochs: nobody is really asked.
+    The query is asked as it is written, but of proxies on this machine, every `simulation.every`
+    seconds, and without the budget that would end it after a few epochs: nobody is really asked.
     """
     data = settings.data
     if data is None:
@@ -45,7 +46,7 @@ def simulate_own(settings: Settings) -> tuple[Simulation, int]:
 _People = Callable[[Query, Path], tuple[Answers, Sequence[Vault]]]
 
 
-def _asked(settings: Settings, n_people: int) -> Callable[[Sequence[str], int], Query]:
+def _asked(settings: UpSettings, n_people: int) -> Callable[[Sequence[str], int], Query]:
     schedule, every, window = settings.query.schedule, settings.every, settings.simulated_window
     slide = every * (schedule.slide // schedule.every)
 
@@ -82,13 +83,21 @@ def _from_table(data: Data, n_devices: int) -> tuple[int, _People]:
     elif suffix == ".csv":
         kinds, rows = sources.read_csv(data.table, None)
     else:
-        raise ParameterError("data.table", data.table.name, f"must end in .csv, .parquet, {', '.join(_SQLITE)}")
+        raise ParameterError(
+            "data.table", data.table.name, f"must end in .csv, .parquet, {', '.join(_SQLITE)}"
+        )
     names = list(kinds)
     if data.owner not in names:
-        raise ParameterError("data.owner", data.owner, f"must be one of the table's columns, which are {', '.join(names)}")
+        raise ParameterError(
+            "data.owner",
+            data.owner,
+            f"must be one of the table's columns, which are {', '.join(names)}",
+        )
     place = names.index(data.owner)
     if len(names) < 2:
-        raise ParameterError("data.table", data.table.name, "must have a column besides the owner column")
+        raise ParameterError(
+            "data.table", data.table.name, "must have a column besides the owner column"
+        )
     by_owner: dict[object, _Rows] = {}
     for row in rows:
         by_owner.setdefault(row[place], []).append([*row[:place], *row[place + 1 :]])
@@ -98,14 +107,20 @@ def _from_table(data: Data, n_devices: int) -> tuple[int, _People]:
     own = {name: kind for name, kind in kinds.items() if name != data.owner}
     everybody = list(by_owner.values())
     if data.stratum and data.stratum not in own:
-        raise ParameterError("data.stratum", data.stratum, f"must be one of the table's columns, which are {', '.join(own)}")
+        raise ParameterError(
+            "data.stratum",
+            data.stratum,
+            f"must be one of the table's columns, which are {', '.join(own)}",
+        )
     at = list(own).index(data.stratum) if data.stratum else 0
 
     def people(query: Query, folder: Path) -> tuple[Answers, Sequence[Vault]]:
         answers = answers_of_rows(query, folder / "scratch", data.name, own, everybody)
         if query.strata:
             answers.strata = _strata(query, data, [str(rows[0][at]) for rows in everybody])
-        return answers, make_vaults(folder / "devices", data.name, own, everybody[:n_devices], list(own))
+        return answers, make_vaults(
+            folder / "devices", data.name, own, everybody[:n_devices], list(own)
+        )
 
     return len(everybody), people
 
@@ -116,7 +131,9 @@ def _strata(query: Query, data: Data, found: Sequence[str]) -> NDArray[np.intp]:
     for name in found:
         if name not in places:
             raise ParameterError(
-                "data.stratum", data.stratum, f"contains a value that is not one of the query's strata, {', '.join(places)}"
+                "data.stratum",
+                data.stratum,
+                f"contains a value that is not one of the query's strata, {', '.join(places)}",
             )
     return np.array([places[name] for name in found], dtype=np.intp)
 
@@ -139,4 +156,8 @@ def _kind(declared: str) -> str:
     """SQLite's own rules of affinity, as far as vaults have kinds."""
     if "INT" in declared:
         return "INTEGER"
-    return "REAL" if any(part in declared for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")) else "TEXT"
+    return (
+        "REAL"
+        if any(part in declared for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL"))
+        else "TEXT"
+    )

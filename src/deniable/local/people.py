@@ -1,4 +1,5 @@
-"""The people of a simulation: what each would truly answer, and vaults for those who are whole devices."""
+"""The people of a simulation: what each would truly answer, and vaults for those who are whole
+devices."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.client import sandbox
-from deniable.client.sources import checked
-from deniable.client.vault import Vault
+from deniable.client.sandbox import interface as sandbox
+from deniable.client.vaults.sources import checked
+from deniable.client.vaults.vault import Vault
 from deniable.errors import SandboxError
-from deniable.queries.buckets import NONE
+from deniable.queries.columns.bucket_index import NONE
 from deniable.queries.query import Query
 
 __all__ = ["Answers", "answers_of_rows", "answers_of_vaults", "make_vaults"]
@@ -25,7 +26,7 @@ __all__ = ["Answers", "answers_of_rows", "answers_of_vaults", "make_vaults"]
 class Answers:
     """The buckets of all rows of all people: what their SQL finds, -1 for a row in no bucket.
 
-    >>> from deniable.queries.buckets import Column
+    >>> from deniable.queries.columns.column import Column
     >>> from deniable.queries.schedule import Schedule
     >>> query = Query("commute", "City", "SELECT km FROM trips", [Column("km", ["[0,5)", "[5,inf)"])],
     ...               Schedule(0, 86400, 600, 3600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5})
@@ -35,8 +36,12 @@ class Answers:
 
     def __init__(self, query: Query, buckets: Sequence[Sequence[int]]) -> None:
         nothing = len(query.buckets) - 1 if query.buckets.complete else NONE
-        kept = [[] if query.rows == "aggregate" and len(rows) > 1 else list(rows) for rows in buckets]
-        filled = [[nothing if bucket == NONE else bucket for bucket in rows] or [nothing] for rows in kept]
+        kept = [
+            [] if query.rows == "aggregate" and len(rows) > 1 else list(rows) for rows in buckets
+        ]
+        filled = [
+            [nothing if bucket == NONE else bucket for bucket in rows] or [nothing] for rows in kept
+        ]
         self.query, self._nothing = query, nothing
         self._counts = np.array([len(rows) for rows in filled], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]]).astype(np.int64)
@@ -51,18 +56,23 @@ class Answers:
     def part(self, first: int) -> Answers:
         """The answers of the people from an index on."""
         bounds = zip(self._starts[first:].tolist(), self._counts[first:].tolist(), strict=True)
-        others = Answers(self.query, [self._flat[start : start + count].tolist() for start, count in bounds])
+        others = Answers(
+            self.query, [self._flat[start : start + count].tolist() for start, count in bounds]
+        )
         others.strata = None if self.strata is None else self.strata[first:]
         return others
 
     @property
     def truth(self) -> NDArray[np.float64]:
-        """The proportion of each bucket: the mean over people of the chance that it is what they would truly answer."""
+        """The proportion of each bucket: the mean over people of the chance that it is what they
+        would truly answer."""
         most = self.query.most_rows
         weights = np.where(self._counts > most, 1.0 / self._counts, 1.0 / most)
         each = np.repeat(weights, self._counts)
         inside = self._flat != NONE
-        total = np.bincount(self._flat[inside], weights=each[inside], minlength=len(self.query.buckets))
+        total = np.bincount(
+            self._flat[inside], weights=each[inside], minlength=len(self.query.buckets)
+        )
         if self._nothing != NONE:  # padded messages
             total[self._nothing] += float(np.sum(np.maximum(most - self._counts, 0)) / most)
         return np.asarray(total / len(self), dtype=np.float64)
@@ -84,14 +94,20 @@ class Answers:
             chosen = self._starts + (random.random(len(self)) * self._counts).astype(np.int64)
             return self._flat[chosen]
         out = np.full((len(self), most), self._nothing, dtype=np.intp)
-        for i, (start, count) in enumerate(zip(self._starts.tolist(), self._counts.tolist(), strict=True)):
+        for i, (start, count) in enumerate(
+            zip(self._starts.tolist(), self._counts.tolist(), strict=True)
+        ):
             places = random.permutation(count)[:most]
             out[i, : places.size] = self._flat[start + places]
         return out
 
 
 def make_vaults(
-    folder: Path, table: str, kinds: Mapping[str, str], rows: Iterable[Sequence[Sequence[object]]], shared: Sequence[str]
+    folder: Path,
+    table: str,
+    kinds: Mapping[str, str],
+    rows: Iterable[Sequence[Sequence[object]]],
+    shared: Sequence[str],
 ) -> list[Vault]:
     """One vault per person, with their rows, sharing these columns.
 
@@ -112,23 +128,33 @@ def make_vaults(
 
 
 def answers_of_vaults(query: Query, vaults: Iterable[Vault]) -> Answers:
-    """What the query's SQL finds in each vault, in the sandbox; where the SQL fails, there is no answer, as on a device."""
+    """What the query's SQL finds in each vault, in the sandbox; where the SQL fails, there is no
+    answer, as on a device."""
     found: list[list[int]] = []
     for vault in vaults:
         try:
-            rows: Any = sandbox.run(vault, query.sql, isolated=False)
+            rows: Any = sandbox.run(vault, query.statement, isolated=False)
         except SandboxError:
-            if not found:  # it fails for the first one: most likely for a reason that the owner of the data can fix
+            # it fails for the first one: most likely for a reason that the owner of the data can
+            # fix
+            if not found:
                 raise
             rows = ()
+        # In this process and without a deadline: these people are simulated, by the person who
+        # looks at them.
         found.append([query.buckets.index(row) for row in rows])
     return Answers(query, found)
 
 
 def answers_of_rows(
-    query: Query, folder: Path, table: str, kinds: Mapping[str, str], rows: Iterable[Sequence[Sequence[object]]]
+    query: Query,
+    folder: Path,
+    table: str,
+    kinds: Mapping[str, str],
+    rows: Iterable[Sequence[Sequence[object]]],
 ) -> Answers:
-    """What the query's SQL would find in vaults with these rows: people take turns in one vault, without waiting for the disk."""
+    """What the query's SQL would find in vaults with these rows: people take turns in one vault,
+    without waiting for the disk."""
 
     def turns(vault: Vault) -> Iterator[Vault]:
         marks = ", ".join("?" * len(kinds))
@@ -138,7 +164,10 @@ def answers_of_rows(
             for own in rows:
                 connection.execute("BEGIN")
                 connection.execute(f'DELETE FROM "{table}"')  # noqa: S608 - the vault has checked the name
-                connection.executemany(f'INSERT INTO "{table}" VALUES ({marks})', checked(kinds, own))  # noqa: S608
+                connection.executemany(
+                    f'INSERT INTO "{table}" VALUES ({marks})',  # noqa: S608
+                    checked(kinds, own),
+                )
                 connection.execute("COMMIT")
                 yield vault
 

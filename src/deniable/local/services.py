@@ -1,4 +1,5 @@
-"""Proxies and an aggregator as processes: write their settings, make their tokens, start, watch and always stop them."""
+"""Proxies and an aggregator as processes: write their settings, make their tokens, start, watch and
+always stop them."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from deniable.aggregator.state import connect
-from deniable.aggregator.tokens import RIGHTS, add_token, grant, token_id
+from deniable.aggregator.web.tokens import RIGHTS, add_token, grant, token_id
+from deniable.analyst.analyst import Analyst
 from deniable.errors import ServiceError
-from deniable.queries.keys import KeyRing
+from deniable.queries.signed.key_ring import KeyRing
+from deniable.queries.signed.signing import SignedQuery
 from deniable.service.tokens import Role, TokenStore
 
-__all__ = ["Address", "Aggregator", "Proxy", "Services", "free_ports"]
+__all__ = ["Address", "Aggregator", "LocalProxy", "Services", "free_ports", "publish_everywhere"]
 
 _SOURCE = str(Path(__file__).parents[2])
 """Where this package was imported from, so that the processes run the same code."""
@@ -37,10 +40,25 @@ threading.Thread(target=end_with_parent, daemon=True).start()
 from deniable.cli import main
 main()
 """
-"""The command, which also stops when its standard input closes: however its parent dies, even if it is killed."""
+"""The command, which also stops when its standard input closes: however its parent dies, even if it
+is killed."""
 _COMMAND = (sys.executable, "-c", _CODE)
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_STOP = 15.0
+_SECONDS_TO_RELAY = 30.0
+_POLL = 0.05
+
+
+def publish_everywhere(analyst: Analyst, signed: SignedQuery) -> None:
+    """Publish a query, and wait until every proxy relays it."""
+    query = signed.unverified().id
+    document = analyst.publish(signed)
+    give_up = time.monotonic() + _SECONDS_TO_RELAY
+    while set(document["relayed"].values()) != {"done"}:
+        if time.monotonic() > give_up:
+            raise ServiceError(f"the query did not reach the proxies: {document['relayed']}")
+        time.sleep(_POLL)
+        document = next(each for each in analyst.queries() if each["id"] == query)
 
 
 def free_ports(n: int) -> list[int]:
@@ -68,17 +86,23 @@ class Address:
     def __post_init__(self) -> None:
         if not self.url:
             host = f"[{self.host}]" if ":" in self.host else self.host
-            object.__setattr__(self, "url", f"http{'s' if self.certificate else ''}://{host}:{self.port}")
+            object.__setattr__(
+                self, "url", f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+            )
 
     def settings(self) -> dict[str, Any]:
         """As a service's settings say it."""
-        files = {"certificate": self.certificate, "key": self.key, "password_file": self.password_file}
+        files = {
+            "certificate": self.certificate,
+            "key": self.key,
+            "password_file": self.password_file,
+        }
         tls = {name: str(path) for name, path in files.items() if path is not None}
         return {"host": self.host, "port": self.port, **({"tls": tls} if tls else {})}
 
 
 @dataclass(frozen=True)
-class Proxy:
+class LocalProxy:
     """A proxy, started here or run by someone else."""
 
     name: str
@@ -86,8 +110,11 @@ class Proxy:
     address: Address
     here: bool = True
     intake: Mapping[str, Any] = field(default_factory=dict)
+    enrolment: Mapping[str, Any] = field(default_factory=dict)
+    browser: Mapping[str, Any] = field(default_factory=dict)
     token_file: Path | None = None
-    """The token with which the aggregator publishes and reads; created if missing, for a proxy that is started here."""
+    """The token with which the aggregator publishes and reads; created if missing, for a proxy that
+    is started here."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +136,16 @@ class Aggregator:
 
 
 class Services:
-    """The services of one system that run on this machine. A context manager: whatever happens, they stop when it ends.
+    """The services of one system that run on this machine. A context manager: whatever happens,
+    they stop when it ends.
 
-    They run in their own sessions, so an interrupt at the terminal reaches only this process, which then stops them.
+    They run in their own sessions, so an interrupt at the terminal reaches only this process, which
+    then stops them.
     """
 
-    def __init__(self, folder: Path, ring: KeyRing, proxies: Sequence[Proxy], aggregator: Aggregator) -> None:
+    def __init__(
+        self, folder: Path, ring: KeyRing, proxies: Sequence[LocalProxy], aggregator: Aggregator
+    ) -> None:
         self.folder, self.ring = folder, folder / "ring.json"
         self.proxies, self.aggregator = list(proxies), aggregator
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -127,23 +158,59 @@ class Services:
         if aggregator.here:
             self._prepare_aggregator()
 
-    # --- settings and tokens ----------------------------------------------------------------------------------------
+    @classmethod
+    def on_free_ports(
+        cls, folder: Path, ring: KeyRing, n_proxies: int, intake: Mapping[str, Any], patience: int
+    ) -> Services:
+        """Proxies and an aggregator for a while, at ports of this machine that are free."""
+        first, *others = free_ports(n_proxies + 1)
+        proxies = [
+            LocalProxy(f"proxy-{i}", Address(port=port), intake=intake)
+            for i, port in enumerate(others, start=1)
+        ]
+        return cls(
+            folder, ring, proxies, Aggregator(Address(port=first), limits={"patience": patience})
+        )
 
-    def _prepare_proxy(self, proxy: Proxy) -> None:
-        settings: dict[str, Any] = {"folder": proxy.name, "ring": str(self.ring), **proxy.address.settings()}
+    def analyst(self) -> Analyst:
+        """An analyst who may do everything with the queries of the keys on the ring."""
+        return Analyst(
+            self.aggregator.address.url, self.analyst_token_file.read_text(encoding="utf-8").strip()
+        )
+
+    # --- settings and tokens
+
+    def _prepare_proxy(self, proxy: LocalProxy) -> None:
+        settings: dict[str, Any] = {
+            "folder": proxy.name,
+            "ring": str(self.ring),
+            **proxy.address.settings(),
+        }
         (self.folder / proxy.name).mkdir(mode=0o700, exist_ok=True)
-        _write_toml(self.folder / f"{proxy.name}.toml", {**settings, "intake": dict(proxy.intake)})
+        tables = {"intake": proxy.intake, "enrolment": proxy.enrolment, "browser": proxy.browser}
+        _write_toml(
+            self.folder / f"{proxy.name}.toml",
+            settings | {name: dict(each) for name, each in tables.items() if each},
+        )
         if not self._token_file(proxy).exists():
             _write_private(self._token_file(proxy), self.token(proxy, "operator"))
 
     def _prepare_aggregator(self) -> None:
         proxies = []
         for proxy in self.proxies:
-            document = {"name": proxy.address.url, "url": proxy.address.url, "token_file": str(self._token_file(proxy))}
+            document = {
+                "name": proxy.address.url,
+                "url": proxy.address.url,
+                "token_file": str(self._token_file(proxy)),
+            }
             if proxy.here:
                 document["log"] = str(self.folder / proxy.name / "log.db")
             proxies.append(document)
-        settings = {"state": "aggregator.db", "ring": str(self.ring), **self.aggregator.address.settings()}
+        settings = {
+            "state": "aggregator.db",
+            "ring": str(self.ring),
+            **self.aggregator.address.settings(),
+        }
         if self.aggregator.controller is not None:
             settings["controller"] = str(self.aggregator.controller)
         tables = {"limits": dict(self.aggregator.limits)}
@@ -153,12 +220,15 @@ class Services:
         self._prepare_analyst_token()
 
     def _prepare_analyst_token(self) -> None:
-        """A token of the analysts whose keys are on the ring: whoever runs a whole system here asks for all of them."""
+        """A token of the analysts whose keys are on the ring: whoever runs a whole system here asks
+        for all of them."""
         owners = sorted({trusted.key.owner for trusted in KeyRing.load(self.ring)})
         connection = connect(self.folder / "aggregator.db")
         try:
             if not self.analyst_token_file.exists():
-                token = add_token(connection, owners[0], RIGHTS, int(time.time()), label="made with the system")
+                token = add_token(
+                    connection, owners[0], RIGHTS, int(time.time()), label="made with the system"
+                )
                 _write_private(self.analyst_token_file, token)
             token = self.analyst_token_file.read_text(encoding="utf-8").strip()
             for owner in owners:
@@ -166,7 +236,7 @@ class Services:
         finally:
             connection.close()
 
-    def _token_file(self, proxy: Proxy) -> Path:
+    def _token_file(self, proxy: LocalProxy) -> Path:
         return proxy.token_file or self.folder / f"{proxy.name}.operator-token"
 
     @property
@@ -174,7 +244,9 @@ class Services:
         """Where the token for the aggregator's interface is."""
         return self.folder / "analyst-token"
 
-    def token(self, proxy: Proxy, role: Role = "device", quota: int | None = None, count: int = 1) -> str:
+    def token(
+        self, proxy: LocalProxy, role: Role = "device", quota: int | None = None, count: int = 1
+    ) -> str:
         """New tokens of a proxy that is started here, one per line."""
         book = TokenStore(self.folder / proxy.name / "tokens.db")
         try:
@@ -182,12 +254,14 @@ class Services:
         finally:
             book.close()
 
-    # --- processes --------------------------------------------------------------------------------------------------
+    # --- processes
 
     @property
     def names(self) -> list[str]:
         """The services that run here."""
-        return [proxy.name for proxy in self.proxies if proxy.here] + ["aggregator"] * self.aggregator.here
+        return [proxy.name for proxy in self.proxies if proxy.here] + [
+            "aggregator"
+        ] * self.aggregator.here
 
     def __enter__(self) -> Services:
         try:
@@ -206,8 +280,8 @@ class Services:
     def start(self, name: str) -> None:
         """Start a service that does not run.
 
-        In another thread, for an interrupt reaches the main thread alone, and could fall between a process's birth and its entry
-        in the list of those to be ended.
+        In another thread, for an interrupt reaches the main thread alone, and could fall between a
+        process's birth and its entry in the list of those to be ended.
         """
         self._launcher.submit(self._launch, name).result()
 
@@ -248,7 +322,9 @@ class Services:
         """Raise an error if one of the services has exited."""
         for name, process in self._processes.items():
             if process.poll() is not None:
-                raise ServiceError(f"{name} exited with code {process.returncode}: {self._last_words(name)}")
+                raise ServiceError(
+                    f"{name} exited with code {process.returncode}: {self._last_words(name)}"
+                )
 
     def pid(self, name: str) -> int:
         """The process of a service."""
@@ -259,7 +335,8 @@ class Services:
         self._end(self._processes.pop(name), signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop all services: first the proxies, which flush what is waiting. None can be started afterwards."""
+        """Stop all services: first the proxies, which flush what is waiting. None can be started
+        afterwards."""
         self._launcher.shutdown()
         for process in self._processes.values():
             if process.poll() is None:
@@ -298,7 +375,9 @@ def _write_toml(path: Path, tree: Mapping[str, Any]) -> None:
     def assignments(values: Mapping[str, Any]) -> list[str]:
         return [f"{name} = {_toml_value(value)}" for name, value in values.items()]
 
-    lines = assignments({name: value for name, value in tree.items() if not isinstance(value, dict | list)})
+    lines = assignments(
+        {name: value for name, value in tree.items() if not isinstance(value, dict | list)}
+    )
     for name, value in tree.items():
         if isinstance(value, dict):
             lines += [f"[{name}]", *assignments(value)]

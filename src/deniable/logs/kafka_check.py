@@ -9,7 +9,8 @@ __all__ = ["check_topic"]
 
 
 def check_topic(settings: KafkaSettings, seconds: float) -> bool:
-    """Whether the topic exists; raises if the cluster is unusable or the topic has a different number of partitions."""
+    """Whether the topic exists; raises if the cluster is unusable or the topic has a different
+    number of partitions."""
     require_client()
     from deniable.logs.kafka_reader import TopicKeeper  # noqa: PLC0415 - an extra
 
@@ -22,5 +23,9 @@ def check_topic(settings: KafkaSettings, seconds: float) -> bool:
     if topic is None:
         return False
     if topic.n_partitions != settings.partitions:
-        raise ParameterError("partitions", settings.partitions, f"must be {topic.n_partitions}, as many as the topic has")
+        raise ParameterError(
+            "partitions",
+            settings.partitions,
+            f"must be {topic.n_partitions}, as many as the topic has",
+        )
     return True

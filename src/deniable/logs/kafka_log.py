@@ -1,13 +1,15 @@
-"""A proxy's log in Kafka: blocks and marks in the partitions of a topic, moved there from the spool exactly once.
+"""A proxy's log in Kafka: blocks and marks in the partitions of a topic, moved there from the spool
+exactly once.
 
-One transaction writes blocks, marks and, to the topic `<topic>.memory`, what the proxy must know when it restarts: which spool
-segments were moved, up to which epoch each channel is closed, and where the blocks of its open epochs begin.
-The transactional id belongs to the proxy. Opening the log under it fences off the previous writer and aborts any interrupted
-transaction, so the memory then states exactly what was committed. The memory also records who opened the log last: a proxy that
-lost its connection does not take the log back from one that was started in the meantime.
+One transaction writes blocks, marks and, to the topic `<topic>.memory`, what the proxy must know
+when it restarts: which spool segments were moved, up to which epoch each channel is closed, and
+where the blocks of its open epochs begin. The transactional id belongs to the proxy. Opening the
+log under it fences off the previous writer and aborts any interrupted transaction, so the memory
+then states exactly what was committed. The memory also records who opened the log last: a proxy
+that lost its connection does not take the log back from one that was started in the meantime.
 
-If a response does not arrive in time, it is unknown whether the transaction was committed. The producer is then discarded, and
-the next one finds out from the memory.
+If a response does not arrive in time, it is unknown whether the transaction was committed. The
+producer is then discarded, and the next one finds out from the memory.
 
 Old blocks are dropped by Kafka's own retention, which is set when the topic is created.
 """
@@ -26,9 +28,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from deniable.errors import LogAwayError, LogError, WireError
 from deniable.logs.kafka_reader import KafkaLogReader, Position, TopicKeeper, about, made
 from deniable.logs.kafka_settings import KafkaSettings
-from deniable.queries.sizes import row_words
 from deniable.wire.blocks import LARGEST_BLOCK, Block
 from deniable.wire.marks import MarkRecord, is_mark
+from deniable.wire.sizes import row_words
 
 __all__ = ["KafkaLog", "Overview", "overview"]
 
@@ -48,7 +50,11 @@ _FENCED = {
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.TRANSACTION_COORDINATOR_FENCED,
 }
-_HOPELESS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_CONFIG}
+_HOPELESS = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_CONFIG,
+}
 _SEGMENT, _CLOSED, _OPEN, _LOG, _RUN = "segment", "closed", "open", "log", "run"
 _Key = tuple[str, ...]
 _Memory = dict[_Key, Any]
@@ -70,7 +76,9 @@ def overview(settings: KafkaSettings) -> Overview:
     topic = keeper.look(settings.topic)
     if topic is None:
         raise LogError(f"there is no topic {settings.topic} at {settings.bootstrap}")
-    firsts, ends = (keeper.ends(settings.topic, topic.n_partitions, first=first) for first in (True, False))
+    firsts, ends = (
+        keeper.ends(settings.topic, topic.n_partitions, first=first) for first in (True, False)
+    )
     return Overview(topic.identity, firsts, ends, _closed(_remembered(settings)))
 
 
@@ -89,7 +97,9 @@ def _remembered(settings: KafkaSettings) -> _Memory:
             else:
                 memory[key] = json.loads(record.value)
     except ValueError:
-        raise LogError(f"the topic {settings.memory_topic} contains records that no proxy wrote") from None
+        raise LogError(
+            f"the topic {settings.memory_topic} contains records that no proxy wrote"
+        ) from None
     finally:
         reader.close()
     return memory
@@ -120,14 +130,27 @@ class KafkaLog:
             self._producer.purge()
             self._producer = None
 
-    # --- opening ----------------------------------------------------------------------------------------------------
+    # --- opening
 
     def _open(self) -> None:
         """Fence off any previous writer, and learn what was committed."""
         topic, memory = self.settings.topic, self.settings.memory_topic
-        room = {"max.message.bytes": str(self._largest + _FRAMING)} if self._largest > _LARGEST_MESSAGE else {}
-        kept = {"cleanup.policy": "delete", "retention.ms": str(1000 * self._retention), "retention.bytes": "-1", **room}
-        compacted = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+        room = (
+            {"max.message.bytes": str(self._largest + _FRAMING)}
+            if self._largest > _LARGEST_MESSAGE
+            else {}
+        )
+        kept = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(1000 * self._retention),
+            "retention.bytes": "-1",
+            **room,
+        }
+        compacted = {
+            "cleanup.policy": "compact",
+            "segment.ms": "3600000",
+            "min.cleanable.dirty.ratio": "0.1",
+        }
         self.identity = self._keeper.make(topic, self.settings.partitions, kept).identity
         self._keeper.make(memory, 1, compacted)
         own = {
@@ -146,10 +169,14 @@ class KafkaLog:
         self._ends = self._keeper.ends(topic, self.settings.partitions)
         known = self._memory.get((_LOG,))
         if known not in (None, self.identity):
-            raise LogError(f"the topic {topic} is not the one that was written before: it was deleted and made again")
+            raise LogError(
+                f"the topic {topic} is not the one that was written before: it was deleted and made"
+                " again"
+            )
         if known is None and any(self._ends):
             raise LogError(
-                f"the topic {topic} holds records, and {memory} does not know of them: one of the two is not this proxy's"
+                f"the topic {topic} holds records, and {memory} does not know of them: one of the"
+                " two is not this proxy's"
             )
         self._producer = producer
 
@@ -161,7 +188,7 @@ class KafkaLog:
             raise self._shut_out()
         self._open()
 
-    # --- what the proxy starts from ---------------------------------------------------------------------------------
+    # --- what the proxy starts from
 
     def most_rows(self, size_class: int) -> int:
         """How many rows of a block fit in a record."""
@@ -184,7 +211,10 @@ class KafkaLog:
         floor = tuple(min(column) for column in zip(*floors, strict=True))
         start: Position = tuple(map(max, floor, firsts))
         if start != floor:
-            _LOGGER.warning("retention has dropped blocks of open epochs", extra={"fields": {"topic": self.settings.topic}})
+            _LOGGER.warning(
+                "retention has dropped blocks of open epochs",
+                extra={"fields": {"topic": self.settings.topic}},
+            )
         closed = self.closed()
         reader = KafkaLogReader(self.settings)
         try:
@@ -205,7 +235,7 @@ class KafkaLog:
         """Do nothing: Kafka drops what is older than the topic's retention."""
         return 0
 
-    # --- appending --------------------------------------------------------------------------------------------------
+    # --- appending
 
     def append(
         self,
@@ -215,48 +245,82 @@ class KafkaLog:
         marks: Mapping[int, int] | None = None,
         forget: Iterable[int] = (),
     ) -> None:
-        """Append blocks, then marks, and record the segment; see :meth:`deniable.logs.sqlite_log.BlockLog.append`.
+        """Append blocks, then marks, and record the segment; see
+        :meth:`deniable.logs.sqlite_log.BlockLog.append`.
 
-        After a `LogAwayError` it may or may not have been done; called again with the same segment, it is done exactly once.
+        After a `LogAwayError` it may or may not have been done; called again with the same segment,
+        it is done exactly once.
         """
         if self._producer is None:
             self._open_again()
-        known = self._memory
-        if segment is not None and self._noted(segment) in known:
+        if segment is not None and self._noted(segment) in self._memory:
             return  # it was committed; only the response was lost
         given = list(blocks)
         closed = self.closed()
-        newer = {channel: epoch for channel, epoch in (marks or {}).items() if epoch > closed.get(channel, 0)}
-        changes: dict[_Key, Any] = {self._noted(gone): None for gone in forget if self._noted(gone) in known}
+        newer = {
+            channel: epoch
+            for channel, epoch in (marks or {}).items()
+            if epoch > closed.get(channel, 0)
+        }
+        changes = {
+            **self._segment_changes(segment, forget),
+            **self._epoch_changes(given, newer, closed),
+        }
+        if not given and not changes:
+            return
+        self._commit(self._records(given, newer), changes)
+        for key, value in changes.items():
+            if value is None:
+                self._memory.pop(key, None)
+            else:
+                self._memory[key] = value
+
+    def _segment_changes(self, segment: int | None, forget: Iterable[int]) -> _Memory:
+        """What the memory has to learn and forget about spool segments; None is forgotten."""
+        changes: _Memory = {
+            self._noted(gone): None for gone in forget if self._noted(gone) in self._memory
+        }
         if segment is not None:
             changes[self._noted(segment)] = True
-        for block in given:
+        return changes
+
+    def _epoch_changes(
+        self, blocks: Iterable[Block], newer: Mapping[int, int], closed: Mapping[int, int]
+    ) -> _Memory:
+        """What it has to learn about epochs that these blocks open, and to forget about those that
+        newer marks close."""
+        changes: _Memory = {}
+        for block in blocks:
             place = (_OPEN, f"{block.channel:016x}", str(block.epoch))
-            if place not in known and block.epoch >= closed.get(block.channel, 0):
+            if place not in self._memory and block.epoch >= closed.get(block.channel, 0):
                 changes[place] = self._ends
         for channel, epoch in newer.items():
             tag = f"{channel:016x}"
             changes[_CLOSED, tag] = epoch
-            changes |= {key: None for key in known if key[:2] == (_OPEN, tag) and int(key[2]) < epoch}
-        if not given and not changes:
-            return
-        records = [(self._partition(block), block.to_bytes()) for block in given]
+            changes |= {
+                key: None for key in self._memory if key[:2] == (_OPEN, tag) and int(key[2]) < epoch
+            }
+        return changes
+
+    def _records(
+        self, blocks: Iterable[Block], newer: Mapping[int, int]
+    ) -> list[tuple[int, bytes]]:
+        """Blocks, then marks in every partition."""
+        records = [(self._partition(block), block.to_bytes()) for block in blocks]
         for channel, epoch in newer.items():
             mark = MarkRecord(channel, epoch).to_bytes()
             records += [(partition, mark) for partition in range(self.settings.partitions)]
-        self._commit(records, changes)
-        for key, value in changes.items():
-            if value is None:
-                known.pop(key, None)
-            else:
-                known[key] = value
+        return records
 
     def _noted(self, segment: int) -> _Key:
         return (_SEGMENT, self._owner, str(segment))
 
     def _partition(self, block: Block) -> int:
         if block.prefix_bits < self.partition_bits:
-            rule = f"a topic of {self.settings.partitions} partitions takes blocks whose prefix has {self.partition_bits} bits"
+            rule = (
+                f"a topic of {self.settings.partitions} partitions takes blocks whose prefix has"
+                f" {self.partition_bits} bits"
+            )
             raise LogError(f"{rule}, and this one has {block.prefix_bits}")
         return block.prefix >> (block.prefix_bits - self.partition_bits)
 
@@ -270,25 +334,34 @@ class KafkaLog:
                 ends[message.partition()] = max(ends[message.partition()], message.offset() + 1)
 
         producer = self._producer
-        options = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}  # no finer than the second of the flush
+        # no finer than the second of the flush
+        options = {"on_delivery": delivered, "timestamp": 1000 * int(time.time())}
         try:
             producer.begin_transaction()
             for partition, value in records:
                 self._produce(self.settings.topic, value, partition=partition, **options)
             for key, value in changes.items():
                 content = None if value is None else json.dumps(value).encode()
-                self._produce(self.settings.memory_topic, content, key=json.dumps(key), partition=0, **options)
+                self._produce(
+                    self.settings.memory_topic, content, key=json.dumps(key), partition=0, **options
+                )
             left = producer.flush(_SECONDS)
             if left or errors:
                 self._give_up()
-                raise self._meaning(errors[0] if errors else KafkaError(KafkaError._TIMED_OUT, f"{left} records were not taken"))
+                raise self._meaning(
+                    errors[0]
+                    if errors
+                    else KafkaError(KafkaError._TIMED_OUT, f"{left} records were not taken")
+                )
             producer.commit_transaction(_SECONDS)
         except KafkaException as error:
             self._give_up()
             raise self._meaning(error.args[0]) from None
         except BufferError:
             self._give_up()
-            raise LogAwayError(f"Kafka at {self.settings.bootstrap} accepts records too slowly") from None
+            raise LogAwayError(
+                f"Kafka at {self.settings.bootstrap} accepts records too slowly"
+            ) from None
         self._ends = tuple(ends)
 
     def _produce(self, topic: str, value: bytes | None, **how: Any) -> None:
@@ -304,7 +377,10 @@ class KafkaLog:
         producer.purge()
 
     def _shut_out(self) -> LogError:
-        return LogError(f"another proxy writes to the topic {self.settings.topic}: this one was shut out and must stop")
+        return LogError(
+            f"another proxy writes to the topic {self.settings.topic}: this one was shut out and"
+            " must stop"
+        )
 
     def _meaning(self, error: KafkaError) -> LogError:
         if error.code() in _FENCED:

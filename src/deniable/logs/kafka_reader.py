@@ -1,7 +1,9 @@
-"""Reading a Kafka topic as a log: partitions from given offsets, committed records only, nothing skipped silently.
+"""Reading a Kafka topic as a log: partitions from given offsets, committed records only, nothing
+skipped silently.
 
-A position has one offset per partition: how many of its places have been read. No consumer group is joined and no offset is
-stored in Kafka: a reader keeps the position next to what it made of the records.
+A position has one offset per partition: how many of its places have been read. No consumer group is
+joined and no offset is stored in Kafka: a reader keeps the position next to what it made of the
+records.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
@@ -24,7 +33,12 @@ Position = tuple[int, ...]
 _SECONDS = 10.0
 _AT_ONCE = 32
 _POLL = 0.2
-_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID}
+_GONE = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_ID,
+}
 _OUT_OF_RANGE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -64,7 +78,9 @@ def about(error: KafkaError, topic: str, bootstrap: str) -> LogError:
         return NoTopicError(f"there is no topic {topic} at {bootstrap}")
     if error.code() in _REFUSED:
         return LogError(f"Kafka at {bootstrap} refuses: {error.str()}")
-    return LogAwayError(f"Kafka at {bootstrap} cannot be reached or did not answer in time: {error.str()}")
+    return LogAwayError(
+        f"Kafka at {bootstrap} cannot be reached or did not answer in time: {error.str()}"
+    )
 
 
 class TopicKeeper:
@@ -84,7 +100,9 @@ class TopicKeeper:
         found = about(error, topic, self._settings.bootstrap)
         self._admin.poll(0)
         if isinstance(found, LogAwayError) and self._trouble is not None:
-            found = LogAwayError(f"Kafka at {self._settings.bootstrap} cannot be used: {self._trouble.str()}")
+            found = LogAwayError(
+                f"Kafka at {self._settings.bootstrap} cannot be used: {self._trouble.str()}"
+            )
         return found
 
     def _waited(self, future: Any, topic: str) -> Any:
@@ -133,18 +151,29 @@ class TopicKeeper:
             while (found := self.look(topic)) is None and time.monotonic() < deadline:
                 time.sleep(0.05)
         if found is None:
-            raise LogAwayError(f"the topic {topic} was made, and Kafka at {self._settings.bootstrap} does not show it")
+            raise LogAwayError(
+                f"the topic {topic} was made, and Kafka at {self._settings.bootstrap} does not"
+                " show it"
+            )
         if found.n_partitions != n_partitions:
-            raise LogError(f"the topic {topic} has {found.n_partitions} partitions, and {n_partitions} are expected")
+            raise LogError(
+                f"the topic {topic} has {found.n_partitions} partitions, and {n_partitions} are"
+                " expected"
+            )
         return found
 
     def ends(self, topic: str, n_partitions: int, first: bool = False) -> Position:
-        """For each partition, the offset after the last committed record or, with `first`, that of the oldest record left."""
+        """For each partition, the offset after the last committed record or, with `first`, that of
+        the oldest record left."""
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()  # type: ignore[no-untyped-call]
         requests = {TopicPartition(topic, partition): spec for partition in range(n_partitions)}
         level = IsolationLevel.READ_COMMITTED
-        answers = self._admin.list_offsets(requests, isolation_level=level, request_timeout=_SECONDS)
-        found = {each.partition: self._waited(future, topic).offset for each, future in answers.items()}
+        answers = self._admin.list_offsets(
+            requests, isolation_level=level, request_timeout=_SECONDS
+        )
+        found = {
+            each.partition: self._waited(future, topic).offset for each, future in answers.items()
+        }
         return tuple(found[partition] for partition in range(n_partitions))
 
 
@@ -153,18 +182,25 @@ def check_reaches(topic: str, at: Position, ends: Position) -> None:
     for partition, (place, end) in enumerate(zip(at, ends, strict=True)):
         if place > end:
             where = f"partition {partition} of the topic {topic}"
-            raise LogError(f"{where} ends at offset {end}, before {place}: it is not the log that was read before")
+            raise LogError(
+                f"{where} ends at offset {end}, before {place}: it is not the log that was read"
+                " before"
+            )
 
 
 class KafkaLogReader:
     """A topic, read from a position onwards. Used by one thread at a time."""
 
-    def __init__(self, settings: KafkaSettings, topic: str | None = None, wait_ms: int = 50) -> None:
-        """`wait_ms` is how long to wait for more at the end of a partition: the end of a transaction does not wake a fetch."""
+    def __init__(
+        self, settings: KafkaSettings, topic: str | None = None, wait_ms: int = 50
+    ) -> None:
+        """`wait_ms` is how long to wait for more at the end of a partition: the end of a
+        transaction does not wake a fetch."""
         self.topic = topic or settings.topic
         self._settings = settings
         own = {
-            "group_id": "deniable",  # librdkafka requires one; no group is joined and nothing is committed
+            # librdkafka requires one; no group is joined and nothing is committed
+            "group_id": "deniable",
             "enable_auto_commit": False,
             "enable_auto_offset_store": False,
             "enable_partition_eof": True,
@@ -186,14 +222,19 @@ class KafkaLogReader:
         self._consumer.close()
 
     def read(self, after: Position, most_bytes: int) -> tuple[list[KafkaRecord], Position, str]:
-        """The next records after a position (about `most_bytes` of them), the position after them, and the topic's identity.
+        """The next records after a position (about `most_bytes` of them), the position after them,
+        and the topic's identity.
 
-        The empty position is followed by the oldest record left. The position also moves past records of aborted transactions.
-        Asking for records that were dropped or no longer exist raises an error.
+        The empty position is followed by the oldest record left. The position also moves past
+        records of aborted transactions. Asking for records that were dropped or no longer exist
+        raises an error.
         """
         topic = self._look()
         if after and len(after) != topic.n_partitions:
-            raise LogError(f"the topic {self.topic} has {topic.n_partitions} partitions, and had {len(after)} when it was read")
+            raise LogError(
+                f"the topic {self.topic} has {topic.n_partitions} partitions, and had {len(after)}"
+                " when it was read"
+            )
         ends = self._keeper.ends(self.topic, topic.n_partitions)
         at = after or self._keeper.ends(self.topic, topic.n_partitions, first=True)
         check_reaches(self.topic, at, ends)
@@ -201,7 +242,8 @@ class KafkaLogReader:
             return [], at, topic.identity
         records, places = self._consume(dict(enumerate(at)), dict(enumerate(ends)), most_bytes)
         at = tuple(places.values())
-        if self._look().identity != topic.identity:  # topic ids are never reused, so what was read belongs to this topic
+        # topic ids are never reused, so what was read belongs to this topic
+        if self._look().identity != topic.identity:
             raise LogError(f"the topic {self.topic} was deleted and made again while it was read")
         return records, at, topic.identity
 
@@ -215,12 +257,15 @@ class KafkaLogReader:
             yield from records
 
     def read_span(self, partition: int, start: int, end: int) -> list[KafkaRecord]:
-        """The records of a partition from `start` up to `end`, which the log is known to have reached."""
+        """The records of a partition from `start` up to `end`, which the log is known to have
+        reached."""
         records, place = self._consume({partition: start}, {partition: end}, 1 << 62)
         self._consumer.unassign()  # nothing after it is wanted
         self._at = None
         if place[partition] < end:
-            raise LogAwayError(f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f} seconds")
+            raise LogAwayError(
+                f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f} seconds"
+            )
         return [record for record in records if record.offset < end]
 
     def _look(self) -> Topic:
@@ -230,7 +275,9 @@ class KafkaLogReader:
         self, at: Mapping[int, int], ends: Mapping[int, int], most_bytes: int
     ) -> tuple[list[KafkaRecord], dict[int, int]]:
         if at != self._at:
-            self._consumer.assign([TopicPartition(self.topic, partition, offset) for partition, offset in at.items()])
+            self._consumer.assign(
+                [TopicPartition(self.topic, partition, offset) for partition, offset in at.items()]
+            )
         self._at = None  # if this fails, the consumer's position is unknown
         place, n_bytes = dict(at), 0
         records: list[KafkaRecord] = []
@@ -241,7 +288,9 @@ class KafkaLogReader:
             for message in found:
                 error = message.error()
                 if error is None:
-                    record = KafkaRecord(message.partition(), message.offset(), message.key(), message.value())
+                    record = KafkaRecord(
+                        message.partition(), message.offset(), message.key(), message.value()
+                    )
                     records.append(record)
                     n_bytes += len(record.value or b"")
                     place[record.partition] = record.offset + 1
@@ -249,14 +298,20 @@ class KafkaLogReader:
                     place[message.partition()] = max(place[message.partition()], message.offset())
                 elif error.code() in _OUT_OF_RANGE:
                     where = f"partition {message.partition()} of the topic {self.topic}"
-                    raise LogError(f"{where}: records after offset {place[message.partition()]} were deleted by retention")
+                    raise LogError(
+                        f"{where}: records after offset {place[message.partition()]} were deleted"
+                        " by retention"
+                    )
                 elif error.code() in _GONE | _REFUSED:
                     raise about(error, self.topic, self._settings.bootstrap)
             if found:
                 deadline = time.monotonic() + _SECONDS
             elif time.monotonic() > deadline:
                 if not records:
-                    raise LogAwayError(f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f} seconds")
+                    raise LogAwayError(
+                        f"Kafka at {self._settings.bootstrap} sent nothing within {_SECONDS:.0f}"
+                        " seconds"
+                    )
                 break
         self._at = place
         return records, dict(place)
@@ -267,4 +322,6 @@ def made(kind: Any, configuration: dict[str, Any]) -> Any:
     try:
         return kind(configuration)
     except KafkaException as error:
-        raise ParameterError("kafka.options", "…", f"are refused by librdkafka: {error.args[0].str()}") from None
+        raise ParameterError(
+            "kafka.options", "…", f"are refused by librdkafka: {error.args[0].str()}"
+        ) from None

@@ -1,4 +1,5 @@
-"""A proxy's or an aggregator's Kafka settings. Passwords are in files or in the environment, never here."""
+"""A proxy's or an aggregator's Kafka settings. Passwords are in files or in the environment, never
+here."""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ _OWN = {
     "transactional.id",
 }
 """librdkafka options that ensure nothing is lost or repeated: they cannot be overridden."""
-_SECRET = ("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret")
+_SECRET = (
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "sasl.oauthbearer.client.secret",
+)
 _MOST_PARTITIONS = 1 << 16
 _MOST_REPLICAS = 1 << 15
 
@@ -47,7 +54,8 @@ class KafkaSettings:
     bootstrap: str
     """`host:port`, or several, separated by commas."""
     topic: str
-    """The log of one proxy. A second topic, `<topic>.memory`, holds what the proxy itself must remember."""
+    """The log of one proxy. A second topic, `<topic>.memory`, holds what the proxy itself must
+    remember."""
     partitions: int = 16
     """A power of two; checked against the topic if it already exists."""
     replication: int = -1
@@ -63,9 +71,17 @@ class KafkaSettings:
                 raise ParameterError(name, getattr(self, name), "must be a text")
         possible = is_whole(self.partitions) and 1 <= self.partitions <= _MOST_PARTITIONS
         if not possible or self.partitions & (self.partitions - 1):
-            raise ParameterError("partitions", self.partitions, f"must be a power of two, from 1 to {_MOST_PARTITIONS}")
-        if not is_whole(self.replication) or not (self.replication == -1 or 1 <= self.replication <= _MOST_REPLICAS):
-            raise ParameterError("replication", self.replication, "must be a whole number of at least 1, or -1")
+            raise ParameterError(
+                "partitions",
+                self.partitions,
+                f"must be a power of two, from 1 to {_MOST_PARTITIONS}",
+            )
+        if not is_whole(self.replication) or not (
+            self.replication == -1 or 1 <= self.replication <= _MOST_REPLICAS
+        ):
+            raise ParameterError(
+                "replication", self.replication, "must be a whole number of at least 1, or -1"
+            )
         self._check_tables()
 
     def _check_tables(self) -> None:
@@ -74,11 +90,21 @@ class KafkaSettings:
                 raise ParameterError(table, "…", "must be a table")
         for name, value in self.options.items():
             if name in _SECRET:
-                raise ParameterError(f"options.{name}", "…", "is a secret: put it into a file, and name that under secrets")
+                raise ParameterError(
+                    f"options.{name}",
+                    "…",
+                    "is a secret: put it into a file, and name that under secrets",
+                )
             if not isinstance(value, str | int | float | bool):
-                raise ParameterError(f"options.{name}", value, "must be a text, a number, true or false")
+                raise ParameterError(
+                    f"options.{name}", value, "must be a text, a number, true or false"
+                )
         for name, place in self.secrets.items():
-            if not isinstance(place, str) or place.partition(":")[0] not in ("file", "env") or not place.partition(":")[2]:
+            if (
+                not isinstance(place, str)
+                or place.partition(":")[0] not in ("file", "env")
+                or not place.partition(":")[2]
+            ):
                 raise ParameterError(f"secrets.{name}", "…", "must be 'file:PATH' or 'env:NAME'")
         for name in (*self.options, *self.secrets):
             if name in _OWN:
@@ -96,29 +122,48 @@ class KafkaSettings:
 
     def within(self, folder: Path) -> KafkaSettings:
         """The same, with relative paths resolved against a folder: that of the settings file."""
-        options = {name: str(folder / value) if name.endswith(".location") else value for name, value in self.options.items()}
+        options = {
+            name: str(folder / value) if name.endswith(".location") else value
+            for name, value in self.options.items()
+        }
         secrets = {
-            name: f"file:{folder / place[5:]}" if place.startswith("file:") else place for name, place in self.secrets.items()
+            name: f"file:{folder / place[5:]}" if place.startswith("file:") else place
+            for name, place in self.secrets.items()
         }
         return replace(self, options=options, secrets=secrets)
 
     def client(self, **own: Any) -> dict[str, Any]:
         """The configuration of a librdkafka client, secrets included: never print it."""
         secrets = {name: self._secret(name, place) for name, place in self.secrets.items()}
-        # librdkafka writes every failed connection attempt to standard error; what matters is returned as an error
+        # librdkafka writes every failed connection attempt to standard error; what matters is
+        # returned as an error
         quiet = {"log_level": 0, "log.connection.close": False, "reconnect.backoff.max.ms": 1000}
-        return {**quiet, **self.options, **secrets, "bootstrap.servers": self.bootstrap, **_dotted(own)}
+        return {
+            **quiet,
+            **self.options,
+            **secrets,
+            "bootstrap.servers": self.bootstrap,
+            **_dotted(own),
+        }
 
     def carried(self) -> KafkaSettings:
-        """The same, with the contents of files and environment variables inlined, for clients on machines that have neither."""
+        """The same, with the contents of files and environment variables inlined, for clients on
+        machines that have neither."""
         configuration = self.client()
         for kind in ("ca", "certificate", "key"):
             place = configuration.get(f"ssl.{kind}.location")
-            if place not in (None, "probe") and not Path(place).is_dir():  # it may be the system's certificate folder
+            # it may be the system's certificate folder
+            if place not in (None, "probe") and not Path(place).is_dir():
                 configuration[f"ssl.{kind}.pem"] = _text(
                     f"options.ssl.{kind}.location", str(configuration.pop(f"ssl.{kind}.location"))
                 )
-        return _Carried(self.bootstrap, self.topic, self.partitions, self.replication, configuration=configuration)
+        return _Carried(
+            self.bootstrap,
+            self.topic,
+            self.partitions,
+            self.replication,
+            configuration=configuration,
+        )
 
     def _secret(self, name: str, place: str) -> str:
         kind, _, where = place.partition(":")

@@ -1,31 +1,41 @@
-"""What the aggregator needs from a proxy's log, and three readers: a local file, HTTP, and a Kafka topic.
+"""What the aggregator needs from a proxy's log, and three readers: a local file, HTTP, and a Kafka
+topic.
 
-A log has one or more partitions. A position has one offset per partition: how many of its places have been read.
-The empty position means that nothing was ever read from the log.
+A log has one or more partitions. A position has one offset per partition: how many of its places
+have been read. The empty position means that nothing was ever read from the log.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from deniable.checks import LARGEST_WORD, decimal
+from deniable.checks import decimal
 from deniable.errors import LogError, ResponseError, SettingsError, WireError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.queries.schedule import MOST_EPOCHS
 from deniable.service.faults import name_of_error
-from deniable.service.http_reading import ask, bearer
+from deniable.service.http.reading import ask, bearer
 from deniable.wire.marks import MarkRecord, is_mark
+from deniable.wire.pages import unpack_page
 
 if TYPE_CHECKING:
     from deniable.logs.kafka_reader import KafkaLogReader
 
-__all__ = ["EmbeddedLog", "HttpLog", "KafkaShareLog", "PartitionMark", "Position", "Reading", "ShareLog", "unread"]
+__all__ = [
+    "EmbeddedLog",
+    "HttpLog",
+    "KafkaShareLog",
+    "PartitionMark",
+    "Position",
+    "Reading",
+    "ShareLog",
+    "unread",
+]
 
 Position = tuple[int, ...]
 
@@ -37,12 +47,11 @@ LARGEST_PAGE = 64 << 20
 """Bytes of one response from a proxy: more than a page of its log plus one block."""
 _CHANNEL = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _IDENTITY = re.compile(r"[0-9A-Za-z_.-]{1,64}", re.ASCII)
-_FRAME = struct.Struct("<QI")
-"""Offset and length, which precede each block read over HTTP."""
 
 
 class PartitionMark(NamedTuple):
-    """The promise that a partition has no blocks of a channel's epochs before `epoch` beyond its first `offset` places."""
+    """The promise that a partition has no blocks of a channel's epochs before `epoch` beyond its
+    first `offset` places."""
 
     partition: int
     channel: int
@@ -64,7 +73,8 @@ class Reading(NamedTuple):
     problem: str = ""
     """Why nothing could be read, if nothing could."""
     more: bool = False
-    """Whether the log holds more than was requested: what is missing here may then come further on."""
+    """Whether the log holds more than was requested: what is missing here may then come further
+    on."""
     partitions: Sequence[int] = ()
     """Each block's partition, in a log where the share's id determines it."""
     fault: str = ""
@@ -72,7 +82,8 @@ class Reading(NamedTuple):
     backlog: int = 0
     """Blocks that the log holds after the position, if it says."""
     continues: tuple[tuple[str, int], ...] = ()
-    """The logs that this one continues because it was restored from their backups, with the last offset it has of each."""
+    """The logs that this one continues because it was restored from their backups, with the last
+    offset it has of each."""
 
 
 def unread(after: Position, problem: str, fault: str = "log_unreadable") -> Reading:
@@ -84,7 +95,8 @@ class ShareLog(Protocol):
     """A proxy's log, read from a position onwards."""
 
     def read(self, after: Position, most_bytes: int) -> Reading:
-        """The next blocks (about `most_bytes` of them) and marks; `problem` says why the log cannot be read."""
+        """The next blocks (about `most_bytes` of them) and marks; `problem` says why the log cannot
+        be read."""
         ...
 
     def close(self) -> None:
@@ -93,7 +105,8 @@ class ShareLog(Protocol):
 
 
 class EmbeddedLog:
-    """The SQLite log of a proxy on this machine. It need not exist yet, and may disappear and come back."""
+    """The SQLite log of a proxy on this machine. It need not exist yet, and may disappear and come
+    back."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -115,7 +128,10 @@ class EmbeddedLog:
             self._open()
             assert self._reader is not None  # noqa: S101 - for the type checker
             identity = self._reader.identity
-            marks = [PartitionMark(0, mark.channel, mark.epoch, mark.offset) for mark in self._reader.marks().values()]
+            marks = [
+                PartitionMark(0, mark.channel, mark.epoch, mark.offset)
+                for mark in self._reader.marks().values()
+            ]
             end, continues = self._reader.end, self._reader.continues
             if continues and at > end:  # it was restored and has not caught up yet
                 return Reading([], after, marks, identity, continues=continues)
@@ -135,9 +151,15 @@ class EmbeddedLog:
             UnicodeError,
         ) as error:  # UnicodeError: SQLite's own message about a damaged file
             self.close()
-            problem = f"{self.path} cannot be read: {error}" if isinstance(error, UnicodeError) else str(error)
+            problem = (
+                f"{self.path} cannot be read: {error}"
+                if isinstance(error, UnicodeError)
+                else str(error)
+            )
             return unread(after, problem, _fault(error))
-        return Reading(blocks, (at,), marks, identity, more=more, backlog=max(0, end - at), continues=continues)
+        return Reading(
+            blocks, (at,), marks, identity, more=more, backlog=max(0, end - at), continues=continues
+        )
 
     def _open(self) -> None:
         found = self.path.stat() if self.path.is_file() else None
@@ -148,7 +170,11 @@ class EmbeddedLog:
 
 
 def _fault(error: Exception) -> str:
-    damaged = isinstance(error, UnicodeError) or "damaged" in str(error) or " is not a proxy's log" in str(error)
+    damaged = (
+        isinstance(error, UnicodeError)
+        or "damaged" in str(error)
+        or " is not a proxy's log" in str(error)
+    )
     return "log_damaged" if damaged or name_of_error(error) == "damaged" else "log_unreadable"
 
 
@@ -158,10 +184,12 @@ def _single(after: Position) -> int:
 
 
 class HttpLog:
-    """The log of a proxy on another machine, read through its `GET /v1/log` with a reader's or operator's token."""
+    """The log of a proxy on another machine, read through its `GET /v1/log` with a reader's or
+    operator's token."""
 
     def __init__(self, url: str, token: str | Callable[[], str], client: Any = None) -> None:
-        """`token` may be a function that returns it, so that a replaced token is picked up at the next reading."""
+        """`token` may be a function that returns it, so that a replaced token is picked up at the
+        next reading."""
         import httpx  # noqa: PLC0415 - needed only for a remote proxy
 
         self.url = url.rstrip("/")
@@ -184,8 +212,10 @@ class HttpLog:
                 fault = "token" if answer.status in (401, 403) else "log_unreadable"
                 if '"reason": "log_damaged"' in answer.text:
                     fault = "log_damaged"
-                return unread(after, f"{self.url} answered {answer.status}: {answer.text[:200]}", fault)
-            found = _frames(answer.content, at) if most_bytes else []
+                return unread(
+                    after, f"{self.url} answered {answer.status}: {answer.text[:200]}", fault
+                )
+            found = unpack_page(answer.content, at) if most_bytes else []
             marks = _marks(answer.headers.get("Log-Marks", ""))
             end = decimal("Log-End", answer.headers.get("Log-End", "0"))
             identity = _identity(answer.headers.get("Log-Identity"))
@@ -194,11 +224,19 @@ class HttpLog:
             return unread(after, f"{self.url}: {error.detail}", name_of_error(error))
         except SettingsError as error:
             return unread(after, str(error), "token")
-        except (ValueError, struct.error) as error:
+        except ValueError as error:
             return unread(after, f"{self.url} sent a malformed log: {error}")
         at = found[-1][0] if found else at
         blocks = [block for _, block in found]
-        return Reading(blocks, (at,), marks, identity, more=at < end, backlog=max(0, end - at), continues=continues)
+        return Reading(
+            blocks,
+            (at,),
+            marks,
+            identity,
+            more=at < end,
+            backlog=max(0, end - at),
+            continues=continues,
+        )
 
 
 class KafkaShareLog:
@@ -239,34 +277,29 @@ class KafkaShareLog:
                 blocks.append(content)
                 partitions.append(record.partition)
             else:
-                marks.append(PartitionMark(record.partition, mark.channel, mark.epoch, record.offset + 1))
+                marks.append(
+                    PartitionMark(record.partition, mark.channel, mark.epoch, record.offset + 1)
+                )
         more = 0 < most_bytes <= sum(len(record.value or b"") for record in records)
         return Reading(blocks, position, marks, identity, more=more, partitions=tuple(partitions))
 
 
-def _frames(content: bytes, after: int) -> list[tuple[int, bytes]]:
-    """The blocks of a page, each with its offset; offsets must ascend and be valid for a log."""
-    out, at = [], 0
-    while at < len(content):
-        offset, length = _FRAME.unpack_from(content, at)
-        at += _FRAME.size + length
-        if at > len(content):
-            raise ValueError("a block is cut off")
-        if not after < offset <= LARGEST_WORD:
-            raise ValueError(f"a block at offset {offset} comes after {after}")
-        after = offset
-        out.append((offset, content[at - length : at]))
-    return out
-
-
 def _marks(text: str) -> list[PartitionMark]:
-    """The marks in a header: `channel:epoch:offset`, separated by commas, with the channel in 16 hexadecimal digits."""
+    """The marks in a header: `channel:epoch:offset`, separated by commas, with the channel in 16
+    hexadecimal digits."""
     out = []
     for mark in text.split(",") if text else ():
         channel, epoch, offset = mark.split(":")
         if not _CHANNEL.fullmatch(channel):
             raise ValueError("a channel has 16 hexadecimal digits")
-        out.append(PartitionMark(0, int(channel, 16), decimal("epoch", epoch, most=MOST_EPOCHS), decimal("offset", offset)))
+        out.append(
+            PartitionMark(
+                0,
+                int(channel, 16),
+                decimal("epoch", epoch, most=MOST_EPOCHS),
+                decimal("offset", offset),
+            )
+        )
     return out
 
 

@@ -1,8 +1,9 @@
-"""A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file that aggregators read.
+"""A proxy's log: blocks in the order they were flushed, each with an offset, in one SQLite file
+that aggregators read.
 
-Offsets start at 1 and have no gaps. What one call appends becomes durable and visible all at once, or not at all. A mark states
-that all of a channel's blocks of epochs before `epoch` have an offset of at most `offset`: a reader that has come that far has
-seen them all.
+Offsets start at 1 and have no gaps. What one call appends becomes durable and visible all at once,
+or not at all. A mark states that all of a channel's blocks of epochs before `epoch` have an offset
+of at most `offset`: a reader that has come that far has seen them all.
 """
 
 from __future__ import annotations
@@ -20,44 +21,30 @@ from typing import Any, NamedTuple, Protocol
 
 from deniable.checks import LARGEST_WORD, is_whole, whole
 from deniable.errors import LogAwayError, LogError, WireError
+from deniable.logs.schema import LOG
 from deniable.queries.schedule import MOST_EPOCHS
-from deniable.queries.sizes import row_words
-from deniable.service.database import Layout, one_line
 from deniable.service.faults import name_of_error
+from deniable.service.files.database import one_line
 from deniable.wire.blocks import LARGEST_BLOCK, Block
+from deniable.wire.sizes import row_words
 
-__all__ = ["LAYOUT", "BlockLog", "LogReader", "Mark", "ProxyLog", "Record"]
+__all__ = ["BlockLog", "LogReader", "LogRecord", "Mark", "ProxyLog"]
 
 _LARGEST_CONTENT = 4 << 20
 _CHANNEL = re.compile(r"[0-9a-f]{16}", re.ASCII)
-LAYOUT = Layout(
-    "a proxy's log",
-    application_id=0x64_6E_6C_67,  # the letters dnlg
-    version=1,
-    schema="""
-CREATE TABLE blocks (
-    offset INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, epoch INTEGER NOT NULL, size_class INTEGER NOT NULL,
-    prefix_bits INTEGER NOT NULL, prefix INTEGER NOT NULL, n INTEGER NOT NULL, appended INTEGER NOT NULL, block BLOB NOT NULL);
-CREATE INDEX blocks_of_epoch ON blocks (channel, epoch);
-CREATE TABLE marks (
-    channel TEXT PRIMARY KEY, epoch INTEGER NOT NULL, offset INTEGER NOT NULL, declared INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE moved (segment INTEGER PRIMARY KEY);
-CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT INTO facts VALUES ('identity', lower(hex(randomblob(16)))), ('dropped', 0);
-""",
-    unguarded=("blocks",),  # a changed share fails its tag check when shares are joined
-)
 
 
-class Record(NamedTuple):
-    """One block, as bytes, and its offset. :meth:`deniable.wire.blocks.Block.from_bytes` parses the bytes."""
+class LogRecord(NamedTuple):
+    """One block, as bytes, and its offset. :meth:`deniable.wire.blocks.Block.from_bytes` parses the
+    bytes."""
 
     offset: int
     block: bytes
 
 
 class Mark(NamedTuple):
-    """The promise that all of a channel's blocks of epochs before `epoch` are at or before `offset`."""
+    """The promise that all of a channel's blocks of epochs before `epoch` are at or before
+    `offset`."""
 
     channel: int
     epoch: int
@@ -80,7 +67,8 @@ class ProxyLog(Protocol):
         marks: Mapping[int, int] | None = None,
         forget: Iterable[int] = (),
     ) -> object:
-        """Append blocks and marks and record a spool segment, all or nothing; see :meth:`BlockLog.append`.
+        """Append blocks and marks and record a spool segment, all or nothing; see
+        :meth:`BlockLog.append`.
 
         After a `LogAwayError` it may be called again, with the same blocks for the same segment.
         """
@@ -116,7 +104,7 @@ class _Readable:
 
     def __init__(self, path: str | os.PathLike[str], read_only: bool) -> None:
         self.path = Path(path)
-        self._connection = LAYOUT.connect(self.path, read_only)
+        self._connection = LOG.connect(self.path, read_only=read_only)
 
     def close(self) -> None:
         """Close the file."""
@@ -133,11 +121,13 @@ class _Readable:
 
     @property
     def continues(self) -> tuple[tuple[str, int], ...]:
-        """The logs that this one continues because it was restored from their backups, oldest first: identity, and the last
-        offset it has of each."""
+        """The logs that this one continues because it was restored from their backups, oldest
+        first: identity, and the last offset it has of each."""
         try:
             found = json.loads(str(self._fact("continues") or "[]"))
-            return tuple((str(identity), self._checked("continues", offset)) for identity, offset in found)
+            return tuple(
+                (str(identity), self._checked("continues", offset)) for identity, offset in found
+            )
         except (ValueError, TypeError):
             raise LogError(f"{self.path} is damaged: what it continues cannot be read") from None
 
@@ -149,7 +139,9 @@ class _Readable:
     @property
     def end(self) -> int:
         """The last offset; 0 if nothing was ever appended."""
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'blocks'").fetchone()
+        row = self._connection.execute(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'blocks'"
+        ).fetchone()
         return self._checked("end", row[0]) if row else 0
 
     def marks(self) -> dict[int, Mark]:
@@ -174,7 +166,7 @@ class _Readable:
             raise LogError(f"{self.path} is damaged: {name} is not a whole number from 0 to {most}")
         return int(value)
 
-    def read(self, after: int, limit: int = 256) -> list[Record]:
+    def read(self, after: int, limit: int = 256) -> list[LogRecord]:
         """Up to `limit` blocks after an offset, in order; empty at the end of the log.
 
         Asking for dropped blocks raises an error instead of returning what is left.
@@ -184,18 +176,26 @@ class _Readable:
         with self._connection:  # one snapshot: what is dropped and what is left belong together
             self._connection.execute("BEGIN")
             if after < self.dropped:
-                raise LogError(f"the log begins after offset {self.dropped}: blocks after {after} were deleted by retention")
+                raise LogError(
+                    f"the log begins after offset {self.dropped}: blocks after {after} were deleted"
+                    " by retention"
+                )
             if after > self.end:
-                raise LogError(f"the log ends at offset {self.end}, before {after}: it is not the log that was read before")
+                raise LogError(
+                    f"the log ends at offset {self.end}, before {after}: it is not the log that was"
+                    " read before"
+                )
             rows = self._connection.execute(
-                "SELECT offset, block FROM blocks WHERE offset > ? ORDER BY offset LIMIT ?", (after, limit)
+                "SELECT offset, block FROM blocks WHERE offset > ? ORDER BY offset LIMIT ?",
+                (after, limit),
             ).fetchall()
             n_expected = min(limit, self.end - after)
-        if [offset for offset, _ in rows] != list(range(after + 1, after + 1 + n_expected)):  # offsets have no gaps
+        # offsets have no gaps
+        if [offset for offset, _ in rows] != list(range(after + 1, after + 1 + n_expected)):
             raise LogError(f"{self.path} is damaged: some blocks after offset {after} are missing")
         if not all(isinstance(content, bytes) for _, content in rows):
             raise LogError(f"{self.path} is damaged: a block is not bytes")
-        return [Record(*row) for row in rows]
+        return [LogRecord(*row) for row in rows]
 
 
 class LogReader(_Readable):
@@ -225,7 +225,8 @@ class LogReader(_Readable):
 
 @contextmanager
 def _room_on_disk(path: Path) -> Iterator[None]:
-    """A transaction that did not fit on the disk was rolled back and may be retried once there is space."""
+    """A transaction that did not fit on the disk was rolled back and may be retried once there is
+    space."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -235,20 +236,28 @@ def _room_on_disk(path: Path) -> Iterator[None]:
 
 
 class BlockLog(_Readable):
-    """The proxy's own, writing side of its log. One process writes; it creates the file if it does not exist."""
+    """The proxy's own, writing side of its log. One process writes; it creates the file if it does
+    not exist."""
 
     partition_bits = 0
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, read_only=False)
         try:
-            first, last = self._connection.execute("SELECT min(offset), max(offset) FROM blocks").fetchone()
-            whole_log = (first, last) == ((self.dropped + 1, self.end) if self.end > self.dropped else (None, None))
+            first, last = self._connection.execute(
+                "SELECT min(offset), max(offset) FROM blocks"
+            ).fetchone()
+            whole_log = (first, last) == (
+                (self.dropped + 1, self.end) if self.end > self.dropped else (None, None)
+            )
         except sqlite3.DatabaseError:
             whole_log = False
         if not whole_log:
             self.close()
-            raise LogError(f"{self.path} is damaged: its first or last blocks are missing. Restore the file from a backup")
+            raise LogError(
+                f"{self.path} is damaged: its first or last blocks are missing. Restore the file"
+                " from a backup"
+            )
 
     def append(
         self,
@@ -260,38 +269,58 @@ class BlockLog(_Readable):
     ) -> int:
         """Append blocks and return the log's last offset. Everything is durable when this returns.
 
-        `segment` is the spool segment that these blocks come from: it is recorded in the same transaction, so that it is not
-        moved again after a crash; `forget` lists recorded segments whose files are gone. `marks` maps a channel to the epoch
-        before which, with these blocks, everything is appended; a mark never goes back.
+        `segment` is the spool segment that these blocks come from: it is recorded in the same
+        transaction, so that it is not moved again after a crash; `forget` lists recorded segments
+        whose files are gone. `marks` maps a channel to the epoch before which, with these blocks,
+        everything is appended; a mark never goes back.
         """
-        rows = [(f"{b.channel:016x}", b.epoch, b.size_class, b.prefix_bits, b.prefix, len(b), now, b.to_bytes()) for b in blocks]
+        rows = [
+            (
+                f"{b.channel:016x}",
+                b.epoch,
+                b.size_class,
+                b.prefix_bits,
+                b.prefix,
+                len(b),
+                now,
+                b.to_bytes(),
+            )
+            for b in blocks
+        ]
         with _room_on_disk(self.path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(
-                "INSERT INTO blocks (channel, epoch, size_class, prefix_bits, prefix, n, appended, block)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO blocks (channel, epoch, size_class, prefix_bits, prefix, n, appended,"
+                " block) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
             if segment is not None:
                 self._connection.execute("INSERT INTO moved VALUES (?)", (segment,))
-            self._connection.executemany("DELETE FROM moved WHERE segment = ?", [(gone,) for gone in forget])
+            self._connection.executemany(
+                "DELETE FROM moved WHERE segment = ?", [(gone,) for gone in forget]
+            )
             end = self.end
             for channel, epoch in (marks or {}).items():
                 self._connection.execute(
-                    "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (channel) DO UPDATE"
-                    " SET epoch = excluded.epoch, offset = excluded.offset, declared = excluded.declared"
-                    " WHERE excluded.epoch > epoch",
+                    "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (channel) DO UPDATE SET"
+                    " epoch = excluded.epoch, offset = excluded.offset, declared ="
+                    " excluded.declared WHERE excluded.epoch > epoch",
                     (f"{channel:016x}", epoch, end, now),
                 )
         return end
 
     def restored(self) -> None:
-        """Take a new identity, because this log lacks what was appended after the backup it was restored from."""
+        """Take a new identity, because this log lacks what was appended after the backup it was
+        restored from."""
         continues = [*self.continues, (self.identity, self.end)]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('continues', ?)", (json.dumps(continues),))
-            self._connection.execute("UPDATE facts SET value = lower(hex(randomblob(16))) WHERE name = 'identity'")
+            self._connection.execute(
+                "INSERT OR REPLACE INTO facts VALUES ('continues', ?)", (json.dumps(continues),)
+            )
+            self._connection.execute(
+                "UPDATE facts SET value = lower(hex(randomblob(16))) WHERE name = 'identity'"
+            )
 
     def moved(self) -> set[int]:
         """The spool segments that were appended and whose files may still exist."""
@@ -303,23 +332,30 @@ class BlockLog(_Readable):
 
     def open_blocks(self) -> Iterator[Block]:
         """The blocks of all open epochs, one at a time."""
-        sql = "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >= coalesce(m.epoch, 0)"
+        sql = (
+            "SELECT block FROM blocks b LEFT JOIN marks m ON m.channel = b.channel WHERE b.epoch >="
+            " coalesce(m.epoch, 0)"
+        )
         try:
             for (content,) in self._connection.execute(sql):
                 yield Block.from_bytes(content)
         except (WireError, TypeError, sqlite3.DatabaseError, UnicodeError) as error:
-            what = f"{one_line(error)}. Restore the file, or move it away to go on without its blocks"
+            what = (
+                f"{one_line(error)}. Restore the file, or move it away to go on without its blocks"
+            )
             raise LogError(f"{self.path} is damaged: {what}") from None
 
     def most_rows(self, size_class: int) -> int:
-        """The maximum number of rows in a block: 4 MiB of them, because readers over HTTP receive whole blocks."""
+        """The maximum number of rows in a block: 4 MiB of them, because readers over HTTP receive
+        whole blocks."""
         return min(LARGEST_BLOCK, _LARGEST_CONTENT // (8 * row_words(size_class)))
 
     def drop_before(self, time: int, most: int = 256) -> int:
-        """Drop up to `most` blocks that were appended before a time, oldest first; returns how many.
+        """Drop up to `most` blocks that were appended before a time, oldest first; returns how
+        many.
 
-        Stops at the first block that is newer or whose epoch is still open: from those blocks a restarted proxy learns which
-        messages it has already received.
+        Stops at the first block that is newer or whose epoch is still open: from those blocks a
+        restarted proxy learns which messages it has already received.
         """
         oldest = self._connection.execute(
             "SELECT b.offset, b.appended < ? AND b.epoch < coalesce(m.epoch, 0)"
@@ -333,5 +369,7 @@ class BlockLog(_Readable):
         with _room_on_disk(self.path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("DELETE FROM blocks WHERE offset <= ?", (droppable[-1],))
-            self._connection.execute("UPDATE facts SET value = ? WHERE name = 'dropped'", (droppable[-1],))
+            self._connection.execute(
+                "UPDATE facts SET value = ? WHERE name = 'dropped'", (droppable[-1],)
+            )
         return len(droppable)

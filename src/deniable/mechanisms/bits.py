@@ -1,4 +1,5 @@
-"""Rows of packed bits: flip, set or read one bit per row, and count the ones of every column, a machine word at a time."""
+"""Rows of packed bits: flip, set or read one bit per row, and count the ones of every column, a
+machine word at a time."""
 
 from __future__ import annotations
 
@@ -23,19 +24,22 @@ def row_bytes(width: int) -> int:
 
 
 def put_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row unchanged."""
+    """Make bit `places[i]` of row i equal to `bits[i]`, in place; a place of -1 leaves the row
+    unchanged."""
     _turn(rows, places, bits ^ np.uint8(1), set_first=True)
 
 
 def flip_bits(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes) -> None:
-    """Flip bit `places[i]` of row i where `bits[i]` is 1, in place; a place of -1 leaves the row unchanged."""
+    """Flip bit `places[i]` of row i where `bits[i]` is 1, in place; a place of -1 leaves the row
+    unchanged."""
     _turn(rows, places, bits, set_first=False)
 
 
 def _turn(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes, *, set_first: bool) -> None:
     """Flip bits, as :func:`flip_bits` does, or set them all before that.
 
-    Nothing branches on a place, so that the time does not depend on where, or whether, a bit is flipped.
+    Nothing branches on a place, so that the time does not depend on where, or whether, a bit is
+    flipped.
     """
     n, length = rows.shape
     word = _WORD.get(length)
@@ -52,7 +56,8 @@ def _turn(rows: _Bytes, places: NDArray[np.intp], bits: _Bytes, *, set_first: bo
         else:
             flat = rows[part].reshape(-1)
             at, shifts = _in_bytes(places[part], length)
-            shifts |= (places[part] < 0).view(np.uint8) << 7  # shifted out of the byte: no bit changes
+            # shifted out of the byte: no bit changes
+            shifts |= (places[part] < 0).view(np.uint8) << 7
             found = flat[at]
             if set_first:
                 found |= np.uint8(1) << shifts
@@ -68,7 +73,8 @@ def get_bits(rows: _Bytes, places: NDArray[np.intp]) -> _Bytes:
 
 
 def _in_bytes(places: NDArray[np.intp], length: int) -> tuple[NDArray[np.intp], _Bytes]:
-    """Which byte of all rows, laid end to end, holds each place, and which bit of that byte it is."""
+    """Which byte of all rows, laid end to end, holds each place, and which bit of that byte it
+    is."""
     at = np.maximum(places, 0) >> 3
     at += np.arange(0, places.size * length, length)
     return at, (places & 7).astype(np.uint8)
@@ -77,14 +83,19 @@ def _in_bytes(places: NDArray[np.intp], length: int) -> tuple[NDArray[np.intp], 
 def count_columns(rows: _Bytes, width: int) -> NDArray[np.int64]:
     """How many rows have a one in each of the first `width` columns.
 
-    Words are added up in carry-save form (Harley and Seal): three planes of weight w become one of weight w and one of weight
-    2w with five bitwise operations, so a million rows shrink to a few planes before single bits are counted.
+    Words are added up in carry-save form (Harley and Seal): three planes of weight w become one of
+    weight w and one of weight 2w with five bitwise operations, so a million rows shrink to a few
+    planes before single bits are counted.
     """
     length = rows.shape[1]
     period = math.lcm(length, 8)  # bytes after which rows and words start together again
     flat = np.ascontiguousarray(rows).reshape(-1)
     whole = flat.size // period * period
-    lanes = _byte_histogram(flat[whole:].reshape(-1, length), 1) if whole < flat.size else np.zeros(8 * length, np.int64)
+    lanes = (
+        _byte_histogram(flat[whole:].reshape(-1, length), 1)
+        if whole < flat.size
+        else np.zeros(8 * length, np.int64)
+    )
     if whole:
         words = flat[:whole].view(np.uint64).reshape(-1, period // 8)
         lanes += _sum_words(words).reshape(-1, 8 * length).sum(axis=0)
@@ -126,11 +137,14 @@ def _full_adder(
     return total, carry
 
 
-_BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
+_BITS_OF_BYTE = np.unpackbits(
+    np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"
+).astype(np.int64)
 
 
 def _byte_histogram(rows: _Bytes, weight: int) -> NDArray[np.int64]:
-    """`weight` times the ones in each bit column, by counting how often each byte occurs in each byte column."""
+    """`weight` times the ones in each bit column, by counting how often each byte occurs in each
+    byte column."""
     length = rows.shape[1]
     keys = rows.astype(np.intp)
     keys += np.arange(0, 256 * length, 256)

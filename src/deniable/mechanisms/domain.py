@@ -1,4 +1,5 @@
-"""The set of values a mechanism is defined on, and the conversion of users' data (lists, arrays, columns) to indices."""
+"""The set of values a mechanism is defined on, and the conversion of users' data (lists, arrays,
+columns) to indices."""
 
 from __future__ import annotations
 
@@ -19,11 +20,15 @@ from deniable.errors import (
     UnknownLabelError,
 )
 
-__all__ = ["Domain", "column", "listed", "missing", "numbers"]
+__all__ = ["TRUTH", "Domain", "column", "listed", "missing", "numbers"]
 
 LARGEST_DOMAIN = 1 << 24
 _MOST_LISTED = 8
 """Labels that an error lists."""
+TRUTH = dict.fromkeys(("yes", "y", "true", "t", "1"), True) | dict.fromkeys(
+    ("no", "n", "false", "f", "0"), False
+)
+"""What the spellings of a yes or a no mean, in lower case."""
 
 
 def listed(labels: Sequence[Hashable]) -> str:
@@ -33,15 +38,23 @@ def listed(labels: Sequence[Hashable]) -> str:
     ('2 labels of the domain: no, yes', '40 labels of the domain: 0, 1, 2, 3, 4, 5, 6, 7, …')
     """
     shown = ", ".join(str(label) for label in labels[:_MOST_LISTED])
-    return f"{len(labels)} labels of the domain: {shown}{', …' if len(labels) > _MOST_LISTED else ''}"
+    return (
+        f"{len(labels)} labels of the domain: {shown}{', …' if len(labels) > _MOST_LISTED else ''}"
+    )
 
 
 def _truths(labels: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Where one label is yes and one is no, true and false (and 1 and 0) mean them too, as in files."""
-    texts = [str(label).lower() for label in labels[:_MOST_LISTED]]  # a question with yes and no has few labels
+    """Where one label is yes and one is no, true and false, 1 and 0 mean them too, as values and
+    as texts, as in files."""
+    # a question with yes and no has few labels
+    texts = [str(label).lower() for label in labels[:_MOST_LISTED]]
     if texts.count("yes") != 1 or texts.count("no") != 1:
         return {}
-    return {True: texts.index("yes"), False: texts.index("no")}
+    places: dict[Hashable, int] = {True: texts.index("yes"), False: texts.index("no")}
+    index = dict(places)
+    for text, truth in TRUTH.items():
+        index.update(dict.fromkeys((text, text.title(), text.upper()), places[truth]))
+    return index
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,8 @@ class Domain:
     """The values 0 … k - 1, or k user-defined labels, in order."""
 
     labels: Sequence[Hashable]
-    """A tuple; for numbers a range, so that a domain of millions takes no memory until it is listed."""
+    """A tuple; for numbers a range, so that a domain of millions takes no memory until it is
+    listed."""
     numbered: bool
     """Whether the labels are just the numbers 0 … k - 1."""
 
@@ -63,7 +77,9 @@ class Domain:
         if isinstance(values, Domain):
             return values
         if isinstance(values, bool | str | bytes | float | None):
-            raise ParameterError("values", values, "must be the number of values or a list of their labels")
+            raise ParameterError(
+                "values", values, "must be the number of values or a list of their labels"
+            )
         if isinstance(values, int | np.integer):
             if not 2 <= values <= LARGEST_DOMAIN:
                 raise ParameterError("values", values, f"must lie between 2 and {LARGEST_DOMAIN}")
@@ -73,7 +89,9 @@ class Domain:
             distinct = len(set(labels))
         except TypeError:
             raise ParameterError(
-                "values", values, "must be the number of values or a list of their labels, which can be hashed"
+                "values",
+                values,
+                "must be the number of values or a list of their labels, which can be hashed",
             ) from None
         if len(labels) < 2:
             raise ParameterError("values", list(labels), "must hold at least 2 labels")
@@ -106,7 +124,9 @@ class Domain:
             except (KeyError, TypeError):
                 if missing(value):
                     raise MissingAnswerError(position, "is missing (NaN or null)") from None
-                raise UnknownLabelError(position, f"is not one of the {listed(self.labels)}") from None
+                raise UnknownLabelError(
+                    position, f"is not one of the {listed(self.labels)}"
+                ) from None
         return out
 
     def _numbers(self, array: NDArray[Any]) -> NDArray[np.intp]:
@@ -118,9 +138,13 @@ class Domain:
                 raise MissingAnswerError(int(missing.argmax()), "is missing (NaN or null)")
             broken = array != np.floor(array)
             if broken.any():
-                raise OutOfDomainError(int(broken.argmax()), f"is not a whole number from 0 to {k - 1}")
+                raise OutOfDomainError(
+                    int(broken.argmax()), f"is not a whole number from 0 to {k - 1}"
+                )
         elif array.dtype.kind not in "iub":
-            raise AnswerTypeError(None if array.size == 0 else 0, f"is not a whole number from 0 to {k - 1}")
+            raise AnswerTypeError(
+                None if array.size == 0 else 0, f"is not a whole number from 0 to {k - 1}"
+            )
         if array.size and not _lies_below(array, k):
             outside = (array < 0) | (array >= k)
             raise OutOfDomainError(int(outside.argmax()), f"lies outside the domain 0 to {k - 1}")
@@ -128,7 +152,8 @@ class Domain:
 
 
 def _lies_below(array: NDArray[Any], k: int) -> bool:
-    """Whether all are between 0 and `k` - 1. One comparison for whole numbers: read as unsigned, negative ones are large."""
+    """Whether all are between 0 and `k` - 1. One comparison for whole numbers: read as unsigned,
+    negative ones are large."""
     if array.dtype.kind == "i":
         array = array.view(array.dtype.str.replace("i", "u"))
         # A number below a power of two has no higher bits, and bitwise OR is faster than comparing.
@@ -141,13 +166,16 @@ def column(values: Any) -> NDArray[Any]:
     """One value, or a column of them from any common library, as a one-dimensional array."""
     dimensions = len(getattr(values, "shape", ()))
     if dimensions > 1:
-        raise AnswerTypeError(None, f"must be one value or one column of values, not {dimensions}-dimensional")
+        raise AnswerTypeError(
+            None, f"must be one value or one column of values, not {dimensions}-dimensional"
+        )
     if isinstance(values, np.ndarray):
         array = _unmasked(values)
     elif isinstance(values, str | bytes) or not isinstance(values, Iterable):
         array = np.empty(1, dtype=object)
         array[0] = _plain(values)
-    elif hasattr(values, "to_numpy"):  # pandas, Polars; Arrow arrays need to be told that a copy is fine
+    # pandas, Polars; Arrow arrays need to be told that a copy is fine
+    elif hasattr(values, "to_numpy"):
         array = _frame_column(values)
     else:
         array = _sequence(values if isinstance(values, Sequence) else list(values))
@@ -187,8 +215,14 @@ def _frame_column(values: Any) -> NDArray[Any]:
     module = type(values).__module__.partition(".")[0]
     if module == "pyarrow":
         if values.null_count:
-            raise MissingAnswerError(values.is_null().to_pylist().index(True), "is missing (NaN or null)")
-        return _as_array(values.to_numpy() if hasattr(values, "num_chunks") else values.to_numpy(zero_copy_only=False))
+            raise MissingAnswerError(
+                values.is_null().to_pylist().index(True), "is missing (NaN or null)"
+            )
+        return _as_array(
+            values.to_numpy()
+            if hasattr(values, "num_chunks")
+            else values.to_numpy(zero_copy_only=False)
+        )
     if module == "pandas" and values.isna().any():
         raise MissingAnswerError(int(values.isna().to_numpy().argmax()), "is missing (NaN or null)")
     if module == "polars" and values.null_count():
@@ -211,12 +245,16 @@ def numbers(array: NDArray[Any]) -> NDArray[Any]:
             raise AnswerTypeError(position, "is not a number")
         if isinstance(value, int) and not -(1 << 62) < value < 1 << 62:
             raise OutOfDomainError(position, "lies outside the domain")
-    return np.array(array.tolist(), dtype=np.float64 if any(isinstance(v, float) for v in array) else np.int64)
+    return np.array(
+        array.tolist(), dtype=np.float64 if any(isinstance(v, float) for v in array) else np.int64
+    )
 
 
 def _label(value: Any) -> Hashable:
     """A label as it was before JSON, which has no tuples, made a list of it."""
-    label: Hashable = tuple(map(_label, value)) if isinstance(value, list | tuple) else _plain(value)
+    label: Hashable = (
+        tuple(map(_label, value)) if isinstance(value, list | tuple) else _plain(value)
+    )
     return label
 
 

@@ -1,7 +1,8 @@
-"""From an epsilon to integers over 2**64 and back, without a rounding error that would spend more than requested.
+"""From an epsilon to integers over 2**64 and back, without a rounding error that would spend more
+than requested.
 
-Decimal arithmetic with 60 digits computes exp and ln far more finely than the spacing of doubles and coins; the result is rounded
-once, in the direction that protects the person.
+Decimal arithmetic with 60 digits computes exp and ln far more finely than the spacing of doubles
+and coins; the result is rounded once, in the direction that protects the person.
 """
 
 from __future__ import annotations
@@ -10,23 +11,15 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.checks import check_number
 from deniable.errors import ParameterError
 from deniable.randomness import ONE
 
 __all__ = [
-    "LARGEST_EPSILON",
-    "SMALLEST_EPSILON",
-    "check_double",
-    "check_epsilon",
-    "check_number",
-    "check_probability",
-    "check_whole",
     "double_down",
     "double_up",
     "down",
@@ -48,47 +41,6 @@ Columns = Sequence[Sequence[int]] | NDArray[np.uint64]
 _Columns = TypeVar("_Columns", list[list[int]], NDArray[np.uint64])
 
 _CONTEXT = Context(prec=60)
-SMALLEST_EPSILON = 1e-9
-LARGEST_EPSILON = 40.0
-"""Outside these bounds a coin of 64 binary digits cannot distinguish its two sides, or its rare side from never."""
-
-
-def check_whole(name: str, value: Any, low: int, high: int) -> int:
-    """The whole number, if it lies from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ParameterError(name, value, f"must be a whole number from {low} to {high}")
-    return int(value)
-
-
-def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
-    """The epsilon as a float, or an error that says what is wrong with it."""
-    value = check_number(name, epsilon)
-    if not math.isfinite(value) or value <= 0:
-        raise ParameterError(name, epsilon, "must be finite and above 0")
-    if not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
-        raise ParameterError(
-            name,
-            epsilon,
-            f"must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}: 64-bit coins are no finer",
-        )
-    return value
-
-
-def check_probability(name: str, value: Any) -> Fraction:
-    """The probability as an exact fraction, strictly between 0 and 1."""
-    try:
-        # Not from a string: the Fraction of '1e999999999' would never finish.
-        exact = Fraction(value.item() if isinstance(value, np.generic) else 0 if isinstance(value, str) else value)
-    except (TypeError, ValueError, OverflowError):
-        exact = Fraction(0)
-    if not 0 < exact < 1:
-        raise ParameterError(name, value, "must lie strictly between 0 and 1")
-    return exact
-
-
-def check_double(name: str, value: Any) -> Fraction:
-    """The probability as the double it is stored as, so that a mechanism read back has the same coins."""
-    return check_probability(name, float(check_probability(name, value)))
 
 
 def exp(x: float | Fraction) -> Fraction:
@@ -102,7 +54,8 @@ def exp(x: float | Fraction) -> Fraction:
 
 
 def powers(base: Fraction, n: int) -> list[Fraction]:
-    """1, base, … base**n for a base in [0, 1], each within 2**-190: rounded at each step, so that their digits do not grow."""
+    """1, base, … base**n for a base in [0, 1], each within 2**-190: rounded at each step, so that
+    their digits do not grow."""
     out = [Fraction(1)]
     for _ in range(n):
         out.append(Fraction(round(out[-1] * base * (1 << 200)), 1 << 200))
@@ -119,7 +72,8 @@ def log_ratio(ratio: Fraction, times: int = 1) -> float:
     if ratio == 1:
         return 0.0
     with localcontext(_CONTEXT):
-        # ln near 1 loses digits of ratio - 1, so the quotient gets as many extra digits as it needs.
+        # ln near 1 loses digits of ratio - 1, so the quotient gets as many extra digits as it
+        # needs.
         excess = ratio - 1
         lost = max(0, len(str(excess.denominator)) - len(str(excess.numerator)))
         with localcontext(Context(prec=60 + lost)):
@@ -139,13 +93,15 @@ def down(probability: Fraction) -> int:
 
 
 def double_down(numerator: int) -> float:
-    """The largest double that is at most `numerator` / 2**64 and itself a whole number of 1/2**64."""
+    """The largest double that is at most `numerator` / 2**64 and itself a whole number of
+    1/2**64."""
     spare = max(0, numerator.bit_length() - 53)
     return math.ldexp(numerator >> spare << spare, -64)
 
 
 def double_up(numerator: int) -> float:
-    """The smallest double that is at least `numerator` / 2**64 and itself a whole number of 1/2**64."""
+    """The smallest double that is at least `numerator` / 2**64 and itself a whole number of
+    1/2**64."""
     spare = max(0, numerator.bit_length() - 53)
     return math.ldexp(-(-numerator >> spare) << spare, -64)
 
@@ -156,8 +112,8 @@ def nearest(probability: Fraction) -> int:
 
 
 def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
-    """Columns of probabilities as integers that sum to exactly 2**64 each, none of them 0: an output that one value excludes
-    would distinguish it from all others.
+    """Columns of probabilities as integers that sum to exactly 2**64 each, none of them 0: an
+    output that one value excludes would distinguish it from all others.
 
     The rounding remainder goes to the largest entry, where it matters least.
     """
@@ -172,10 +128,12 @@ def integer_columns(columns: Sequence[Sequence[Fraction]]) -> list[list[int]]:
 
 
 def placed_columns(weights: Sequence[Fraction], places: NDArray[np.intp]) -> NDArray[np.uint64]:
-    """Integer columns with many equal entries: entry u of column v is the probability `weights[places[v, u]]`.
+    """Integer columns with many equal entries: entry u of column v is the probability
+    `weights[places[v, u]]`.
 
     Only the distinct entries are rounded, upwards, because the rarest reports reveal the most. What
-    that adds is taken from each column's largest entry; uint64 arithmetic is exact modulo 2**64, which is what a column sums to.
+    that adds is taken from each column's largest entry; uint64 arithmetic is exact modulo 2**64,
+    which is what a column sums to.
     """
     rounded = np.array([math.ceil(p * ONE) for p in weights], dtype=np.uint64)
     columns = rounded[places]
@@ -192,19 +150,26 @@ def matrix_epsilon(columns: Columns) -> float:
 
 
 def private(build: Callable[[float], _Columns], epsilon: float) -> _Columns:
-    """`build(target)` for the largest target at which rounding leaves the loss of its columns within `epsilon`."""
+    """`build(target)` for the largest target at which rounding leaves the loss of its columns
+    within `epsilon`."""
     for bits in (None, 52, 46, 40, 34, 28, 22, 16, 10):
         columns = build(epsilon if bits is None else epsilon * (1 - 2.0**-bits))
         if matrix_epsilon(columns) <= epsilon:
             return columns
-    raise ParameterError("epsilon", epsilon, "is too fine for 64-bit weights and a domain of this size")
+    raise ParameterError(
+        "epsilon", epsilon, "is too fine for 64-bit weights and a domain of this size"
+    )
 
 
-def private_columns(build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float) -> list[list[int]]:
-    """The integer columns of `build(target)` for the largest target at which rounding leaves their loss within `epsilon`."""
+def private_columns(
+    build: Callable[[float], Sequence[Sequence[Fraction]]], epsilon: float
+) -> list[list[int]]:
+    """The integer columns of `build(target)` for the largest target at which rounding leaves their
+    loss within `epsilon`."""
     return private(lambda target: integer_columns(build(target)), epsilon)
 
 
 def thresholds(columns: Columns) -> NDArray[np.uint64]:
-    """Cumulative weights of each column but its last cell, one row per column: what :meth:`Source.pick` draws from."""
+    """Cumulative weights of each column but its last cell, one row per column: what
+    :meth:`Source.pick` draws from."""
     return np.cumsum(np.asarray(columns, dtype=np.uint64)[:, :-1], axis=1, dtype=np.uint64)

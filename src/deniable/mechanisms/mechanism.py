@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from functools import cache
-from inspect import isabstract
+from inspect import signature
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-import deniable.mechanisms
-from deniable.errors import DeniableError, ParameterError, ReportError, ReportFormatError, ReportMismatchError
-from deniable.mechanisms import exact, solving
+from deniable.checks import check_proportion, whole
+from deniable.counts import Counts
+from deniable.errors import ParameterError, ReportError, ReportFormatError, ReportMismatchError
+from deniable.mechanisms import solving
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
+from deniable.mechanisms.expected_errors import infinite_population_errors
 from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.randomness import Source, source_or_system
+from deniable.registries import Registry
 
-__all__ = ["Mechanism", "from_dict", "known_mechanisms"]
+__all__ = ["Mechanism"]
 
 _Layout = tuple["np.dtype[Any]", tuple[int, ...]]
-_EXPECTED = 2.0**50
-"""The number of reports for which expected counts are rounded: enough that rounding does not show."""
 
 
 class Mechanism(ABC):
-    """How one value becomes a report, the exact channel between them, and the way back from many reports to proportions.
+    """How one value becomes a report, the exact channel between them, and the way back from many
+    reports to proportions.
 
-    A protocol is a frozen dataclass whose fields are its parameters; `__post_init__` checks them and derives the rest with
-    :meth:`_set`. It says how rows look (`layout`), draws them (`draw`), counts them into `cells` integers (`count`) and
-    solves the counts (`solve`); everything else is here.
+    A protocol is a frozen dataclass whose fields are its parameters; `__post_init__` checks them
+    and derives the rest with :meth:`_set`. It says how rows look (`layout`), draws them (`draw`),
+    counts them into `cells` integers (`count`) and solves the counts (`solve`); everything else is
+    here.
     """
 
-    _registry: ClassVar[dict[str, type[Mechanism]]] = {}
+    _registry: ClassVar[Registry[type[Mechanism]]] = Registry()
 
     numeric: ClassVar[bool] = False
     """Whether values are numbers from a range, not labels."""
@@ -44,23 +45,53 @@ class Mechanism(ABC):
     exclusive: ClassVar[bool] = True
     """Whether a person has exactly one label, so that the proportions sum to 1."""
 
+    yes_or_no: ClassVar[bool] = False
+    """Whether there are only two values, no and yes."""
+
+    generic: ClassVar[bool] = False
+    """Whether it draws by any matrix it is given: a comparison of protocols has no place for it."""
+
     epsilon: float
-    """The exact privacy loss of what is drawn, rounded up to a double: never above what was requested."""
+    """The exact privacy loss of what is drawn, rounded up to a double: never above what was
+    requested."""
     domain: Domain
     requested_epsilon: float
     """The epsilon the mechanism was built from, if any: it builds the same mechanism again."""
 
+    _name: ClassVar[str]
+    """The name under which documents know the class."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._name = Registry.name_of(cls)
         if not cls.__name__.startswith("_"):
-            Mechanism._registry[cls.__name__] = cls
+            Mechanism._registry.add(cls)
 
     def _set(self, **derived: Any) -> None:
         """Set derived fields once, during construction."""
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
-    # --- what a protocol says of itself -----------------------------------------------------------------------------
+    @classmethod
+    def from_epsilon(cls, epsilon: float, *, values: Any) -> Mechanism:
+        """The mechanism whose report loses at most about `epsilon`, over `values` values.
+
+        Any class whose constructor takes `values` and `epsilon` has it. One that is built from
+        something else defines its own, with simple defaults, and so takes part in comparisons,
+        audits and plans.
+
+        >>> from deniable import OptimizedUnary
+        >>> OptimizedUnary.from_epsilon(1.0, values=4)
+        OptimizedUnary(values=4, epsilon=1.0)
+        """
+        kind: Any = cls
+        if not {"values", "epsilon"} <= set(signature(kind).parameters):
+            message = f"{cls.__name__} cannot be built from an epsilon and a number of values"
+            raise ParameterError("mechanism", cls.__name__, message=message)
+        made: Mechanism = kind(values=values, epsilon=epsilon)
+        return made
+
+    # --- what a protocol says of itself
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
@@ -69,7 +100,14 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def layout(self) -> _Layout:
-        """The layout of one report: the little-endian dtype of its items, and how many there are (an empty tuple for one)."""
+        """The layout of one report: the little-endian dtype of its items, and how many there are
+        (an empty tuple for one)."""
+
+    @property
+    def report_bytes(self) -> int:
+        """The size of one report."""
+        dtype, shape = self.layout
+        return dtype.itemsize * prod(shape)
 
     @property
     @abstractmethod
@@ -90,7 +128,8 @@ class Mechanism(ABC):
 
     @abstractmethod
     def channel(self) -> Any:
-        """P(report | value): a matrix P[report, value], or for supporting reports the pair (a, b)."""
+        """P(report | value): a matrix P[report, value], or for supporting reports the pair (a,
+        b)."""
 
     @abstractmethod
     def check(self, data: NDArray[Any]) -> None:
@@ -102,15 +141,18 @@ class Mechanism(ABC):
             raise ReportFormatError(f"a tally of {n} reports has a count outside 0 to {n}")
 
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """For each label P(supported | true) and P(supported | not true), if reports support labels."""
+        """For each label P(supported | true) and P(supported | not true), if reports support
+        labels."""
         return None
 
     def blanket(self) -> Blanket | None:
-        """The part of the report's law common to all values, which gives the loss of shuffled reports; None if not known."""
+        """The part of the report's law common to all values, which gives the loss of shuffled
+        reports; None if not known."""
         return None
 
     def equal_reports(self) -> tuple[float, float] | None:
-        """How often two reports are equal if a permanent answer is sent twice, and if two people have the same answer.
+        """How often two reports are equal if a permanent answer is sent twice, and if two people
+        have the same answer.
 
         The second is the largest over all answers. None if it is not known.
         """
@@ -120,33 +162,43 @@ class Mechanism(ABC):
         return 1.0, float((channel**2).sum(axis=0).max())
 
     def contribution_ranges(self) -> NDArray[np.float64]:
-        """For each label, the largest difference between the contributions of two acceptable reports.
+        """For each label, the largest difference between the contributions of two acceptable
+        reports.
 
-        The default estimate is linear: the mean of the reports' contributions. If reports support labels, a report contributes
-        -b/(a - b) or (1 - b)/(a - b).
+        The default estimate is linear: the mean of the reports' contributions. If reports support
+        labels, a report contributes -b/(a - b) or (1 - b)/(a - b).
         """
         pair = self.support()
         if pair is None:
-            raise ParameterError("mechanism", type(self).__name__, "does not state how far one report can move its estimate")
+            raise ParameterError(
+                "mechanism",
+                type(self).__name__,
+                "does not state how far one report can move its estimate",
+            )
         a, b = pair
         return np.asarray(1 / np.abs(a - b), dtype=np.float64)
 
-    def doubts(self, counts: NDArray[np.int64], n: int, unlabelled: bool = False) -> tuple[str, ...]:
-        """What in these counts honest coins would almost never produce, in words: see :mod:`deniable.mechanisms.weights`.
+    def doubts(
+        self, counts: NDArray[np.int64], n: int, unlabelled: bool = False
+    ) -> tuple[str, ...]:
+        """What in these counts honest coins would almost never produce, in words: see
+        :mod:`deniable.mechanisms.weights`.
 
-        `unlabelled`: answers may have none of the labels, as in a query without a bucket for all others.
+        `unlabelled`: answers may have none of the labels, as in a query without a bucket for all
+        others.
         """
         return ()
 
     def edge_errors(self) -> solving.EdgeVariances | None:
-        """The coins' variance for a label that nobody has, and for one that everybody has: it exposes impossible reports."""
+        """The coins' variance for a label that nobody has, and for one that everybody has: it
+        exposes impossible reports."""
         support = self.support()
         if support is None:
             return None
         a, b = support
         return b * (1 - b) / (a - b) ** 2, a * (1 - a) / (a - b) ** 2
 
-    # --- what users call --------------------------------------------------------------------------------------------
+    # --- what users call
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -168,14 +220,22 @@ class Mechanism(ABC):
         """The argument as reports of this mechanism, checked."""
         if isinstance(reports, Reports):
             if reports.mechanism != self:
-                raise ReportMismatchError(f"these are reports of {reports.mechanism!r}, not of {self!r}")
+                raise ReportMismatchError(
+                    f"these are reports of {reports.mechanism!r}, not of {self!r}"
+                )
             return reports
-        if isinstance(reports, Tally):
-            raise ReportError("a tally contains counts, not reports: pass it to estimate() or to a tally's merge()")
+        if isinstance(reports, Counts):
+            raise ReportError(
+                "a tally contains counts, not reports: pass it to estimate() or to a tally's"
+                " merge()"
+            )
         return self._from_column(reports)
 
     def _from_column(self, values: Any) -> Reports:
-        raise ReportError(f"{type(self).__name__} takes the reports its privatize() returns, not {type(values).__name__}")
+        raise ReportError(
+            f"{type(self).__name__} takes the reports its privatize() returns, not"
+            f" {type(values).__name__}"
+        )
 
     def tally(self) -> Tally:
         """An empty tally for reports of this mechanism."""
@@ -186,18 +246,19 @@ class Mechanism(ABC):
 
         With `population`, the number of people, the error bars are those of a finite population.
         """
-        tally = self.gather(reports)
-        n = require_reports(tally.n)
+        found = self.gather(reports)
+        n = require_reports(found.n)
         population = solving.check_population(population, n)
-        moments = solving.finite(self.solve(tally.counts, n), population)
-        return self.describe(moments, n, population, self.doubts(tally.counts, n))
+        moments = solving.finite(self.solve(found.counts, n), population)
+        return self.describe(moments, n, population, self.doubts(found.counts, n))
 
     def influence(self, n: int, liars: int = 1) -> NDArray[np.float64]:
-        """For each label, the largest change that `liars` among `n` reports can make to its estimated proportion: exact.
+        """For each label, the largest change that `liars` among `n` reports can make to its
+        estimated proportion: exact.
 
-        A liar replaces a report by any other that :meth:`check` accepts. The bound is tight for the unbiased estimator, which is
-        linear, so liars add up; the worst label's is the maximum. It does not apply to estimates made consistent or by maximum
-        likelihood, which are not linear.
+        A liar replaces a report by any other that :meth:`check` accepts. The bound is tight for the
+        unbiased estimator, which is linear, so liars add up; the worst label's is the maximum. It
+        does not apply to estimates made consistent or by maximum likelihood, which are not linear.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding
         >>> DirectEncoding(3, 1.0).influence(1000, liars=10).round(4).tolist()
@@ -205,16 +266,20 @@ class Mechanism(ABC):
         >>> float(LaplaceEncoding(8, 1.0).influence(1000, liars=10).max().round(2))
         2.58
         """
-        n = exact.check_whole("n", n, 1, 2**63 - 1)
-        liars = exact.check_whole("liars", liars, 0, n)
+        n = whole("n", n, 1, 2**63 - 1)
+        liars = whole("liars", liars, 0, n)
         return self.contribution_ranges() * (liars / n)
 
-    def expected_errors(self, n: int, shares: Any, population: int | None = None) -> NDArray[np.float64]:
-        """For each label, the standard error of its estimated proportion from `n` reports, if `shares` are the true ones.
+    def expected_errors(
+        self, n: int, shares: Any, population: int | None = None
+    ) -> NDArray[np.float64]:
+        """For each label, the standard error of its estimated proportion from `n` reports, if
+        `shares` are the true ones.
 
-        Theoretical, for the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2 n) if reports support labels,
-        else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n. In a `population` of U people with these shares, r (1 - r)/U
-        less; with U = n everybody is asked and only the coins are random, as for the fixed data sets of most papers.
+        Theoretical, for the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2
+        n) if reports support labels, else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n. In
+        a `population` of U people with these shares, r (1 - r)/U less; with U = n everybody is
+        asked and only the coins are random, as for the fixed data sets of most papers.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding
         >>> DirectEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2]).round(4).tolist()
@@ -224,58 +289,64 @@ class Mechanism(ABC):
         >>> DirectEncoding(3, 1.0).expected_errors(1000, [0.5, 0.3, 0.2], population=1000).round(4).tolist()
         [0.0394, 0.0379, 0.0371]
         """
-        exact.check_whole("n", n, 1, 2**63 - 1)
+        whole("n", n, 1, 2**63 - 1)
         errors = self._infinite_errors(n, shares)
         if population is None:
             return errors
-        people, true = exact.check_whole("population", population, n, 2**63 - 1), np.asarray(shares, dtype=np.float64)
+        people, true = (
+            whole("population", population, n, 2**63 - 1),
+            np.asarray(shares, dtype=np.float64),
+        )
         return np.asarray(np.sqrt(np.maximum(errors**2 - true * (1 - true) / people, 0)))
 
     def _infinite_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
-        true = np.asarray(shares, dtype=np.float64)
-        if true.shape != (len(self.labels),) or not np.isclose(true.sum(), 1) or true.min() < 0:
-            raise ParameterError("shares", np.shape(shares), f"must be {len(self.labels)} proportions that sum to 1")
-        pair = self.support()
-        if pair is not None:
-            a, b = pair
-            lam = b + (a - b) * true
-            return np.asarray(np.sqrt(lam * (1 - lam) / n) / np.abs(a - b), dtype=np.float64)
-        channel = self.channel()
-        if not isinstance(channel, np.ndarray) or len(channel) != self.cells:
-            raise ParameterError("mechanism", type(self).__name__, "does not state its expected error")
-        # The variance of that many reports with exactly the expected counts, scaled to n.
-        counts = np.rint(_EXPECTED * (channel @ true)).astype(np.int64)
-        whole = int(counts.sum())
-        return np.asarray(np.sqrt(self.solve(counts, whole)[1] * ((whole - 1) / n)), dtype=np.float64)
+        return infinite_population_errors(self, n, shares)
 
     def stderr(self, n: int, share: float) -> float:
-        """The theoretical standard error of the estimated proportion of a label that a proportion `share` of `n` people have.
+        """The theoretical standard error of the estimated proportion of a label that a proportion
+        `share` of `n` people have.
 
-        The others have all other labels equally often, if that matters; if labels differ, it is the first one's.
+        The others have all other labels equally often, if that matters; if labels differ, it is the
+        first one's.
 
         >>> from deniable import OptimizedUnary
         >>> round(OptimizedUnary(64, 1.0).stderr(50_000, 0.1), 5)
         0.0088
         """
         k = len(self.labels)
-        part = float(exact.check_double("share", share)) if 0 < share < 1 else float(share)
-        if not 0 <= part <= 1:
-            raise ParameterError("share", share, "must lie between 0 and 1")
+        part = check_proportion("share", share)
         rest = (1 - part) / (k - 1)
         return float(self.expected_errors(n, [part] + [rest] * (k - 1))[0])
 
-    def gather(self, reports: Any) -> Tally:
+    def gather(self, reports: Any) -> Counts:
+        """Reports, a tally, or several of either, as one tally; counts of this mechanism as they
+        are."""
+        if not isinstance(reports, Counts) or isinstance(reports, Tally):
+            return self.tallied(reports)
+        if reports.counts.size != self.cells:
+            raise ReportMismatchError(
+                f"{self!r} has {self.cells} counts, and these are {reports.counts.size}"
+            )
+        return reports
+
+    def tallied(self, reports: Any) -> Tally:
         """Reports, a tally, or several of either, as one tally."""
         if isinstance(reports, Tally):
             return self.tally().merge(reports)
-        if isinstance(reports, list | tuple) and reports and all(isinstance(r, Reports | Tally) for r in reports):
+        if (
+            isinstance(reports, list | tuple)
+            and reports
+            and all(isinstance(r, Reports | Tally) for r in reports)
+        ):
             tally = self.tally()
             for part in reports:
                 tally.merge(part) if isinstance(part, Tally) else tally.update(part)
             return tally
         return self.tally().update(reports)
 
-    def describe(self, moments: solving.Moments, n: int, population: int | None, notes: Iterable[str] = ()) -> solving.Estimate:
+    def describe(
+        self, moments: solving.Moments, n: int, population: int | None, notes: Iterable[str] = ()
+    ) -> solving.Estimate:
         """An Estimate of this mechanism's labels."""
         proportions, variance, covariance = moments
         return solving.Estimate(
@@ -292,12 +363,14 @@ class Mechanism(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters, from which :func:`from_dict` makes this mechanism again."""
-        return {"mechanism": type(self).__name__, **self.parameters()}
+        """Name and parameters, from which :meth:`from_dict` makes this mechanism again."""
+        return {"mechanism": self._name, **self.parameters()}
 
     @staticmethod
     def from_dict(description: Any) -> Mechanism:
-        """The mechanism that :meth:`to_dict` described, of whichever class it is: :func:`from_dict`."""
+        """The mechanism that :meth:`to_dict` described, of whichever class it is."""
+        from deniable.mechanisms.registry import from_dict  # noqa: PLC0415 - it knows all subclasses
+
         return from_dict(description)
 
     def __eq__(self, other: object) -> bool:
@@ -316,40 +389,3 @@ class Mechanism(ABC):
 def _brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:48]}…({len(value)})"
-
-
-@cache
-def _import_protocols() -> None:
-    """Import every module of this package, which registers its protocol."""
-    for module in pkgutil.iter_modules(deniable.mechanisms.__path__):
-        importlib.import_module(f"deniable.mechanisms.{module.name}")
-
-
-def known_mechanisms() -> dict[str, type[Mechanism]]:
-    """All mechanisms by their names."""
-    _import_protocols()
-    return {name: kind for name, kind in Mechanism._registry.items() if not isabstract(kind)}
-
-
-def from_dict(description: Any) -> Mechanism:
-    """The mechanism that :meth:`Mechanism.to_dict` described.
-
-    >>> from deniable import DirectEncoding
-    >>> from_dict(DirectEncoding(4, 1.0).to_dict()) == DirectEncoding(4, 1.0)
-    True
-    """
-    if not isinstance(description, dict) or "mechanism" not in description:
-        raise ReportFormatError("a mechanism's description is an object with the key 'mechanism'")
-    parameters = dict(description)
-    name = parameters.pop("mechanism")
-    known = known_mechanisms().get(name) if isinstance(name, str) else None
-    if known is None:
-        raise ReportFormatError(f"mechanism = {name!r} is not one this library knows: {', '.join(sorted(known_mechanisms()))}")
-    if "k" in parameters and "values" in getattr(known, "__dataclass_fields__", {}):  # its name in files of earlier versions
-        parameters.setdefault("values", parameters.pop("k"))
-    try:
-        return known(**parameters)
-    except TypeError as error:
-        raise ReportFormatError(f"the parameters do not fit {name}: {error}") from None
-    except DeniableError as error:
-        raise ReportFormatError(f"the parameters of {name} are not usable: {error}") from error

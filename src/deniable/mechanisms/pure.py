@@ -1,4 +1,5 @@
-"""Pure protocols: a report supports some of the values, the true one more often than any other (Wang et al. 2017, section 3)."""
+"""Pure protocols: a report supports some of the values, the true one more often than any other
+(Wang et al. 2017, section 3)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.unary import BitChannel
+from deniable.mechanisms.protocols.unary import BitChannel
 
 __all__ = ["PureMechanism", "rare_variance"]
 
 
 class PureMechanism(Mechanism):
-    """Holds a = P(v supported | v is true) and b = P(v supported | another value is), the same for all values."""
+    """Holds a = P(v supported | v is true) and b = P(v supported | another value is), the same for
+    all values."""
 
     _pair: BitChannel
 
@@ -24,7 +26,8 @@ class PureMechanism(Mechanism):
         return len(self.domain)
 
     def channel(self) -> BitChannel:
-        """The pair (a, b): P(a report supports v | v is true), P(it supports v | another value is true)."""
+        """The pair (a, b): P(a report supports v | v is true), P(it supports v | another value is
+        true)."""
         return self._pair
 
     @abstractmethod
@@ -37,5 +40,6 @@ class PureMechanism(Mechanism):
 
 
 def rare_variance(a: float, b: float) -> float:
-    """n times the variance of the estimate of a value that nobody has, by which protocols of the same epsilon are compared."""
+    """n times the variance of the estimate of a value that nobody has, by which protocols of the
+    same epsilon are compared."""
     return b * (1 - b) / (a - b) ** 2

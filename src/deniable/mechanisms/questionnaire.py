@@ -1,21 +1,25 @@
-"""Several questions to the same people under one budget: all of them, some of them, or one hidden among made-up answers.
+"""Several questions to the same people under one budget: all of them, some of them, or one hidden
+among made-up answers.
 
-**All** questions answered, the losses add up. **Sampled** (SMP): each person answers `ask` of the questions, drawn at random, and
-the row says which; so each answer may spend more, but fewer people answer each question. **With fake data** (RS+FD): one question
-is drawn, and the others are answered with values drawn at random from a law that no answer enters, so that nobody sees which.
+**All** questions answered, the losses add up. **Sampled** (SMP): each person answers `ask` of the
+questions, drawn at random, and the row says which; so each answer may spend more, but fewer people
+answer each question. **With fake data** (RS+FD): one question is drawn, and the others are answered
+with values drawn at random from a law that no answer enters, so that nobody sees which.
 
-What the last one protects needs care. With s_j the probability that question j is drawn, M_j its mechanism and F_j the law of its
-fakes,
+What the last one protects needs care. With s_j the probability that question j is drawn, M_j its
+mechanism and F_j the law of its fakes,
 
     P(row | answers) = prod_i F_i(y_i) * sum_j s_j r_j,    r_j = M_j(y_j | v_j) / F_j(y_j).
 
-If all answers of a person change, every r_j may go from its largest value to its smallest one, and the row's loss is that of the
-mechanisms themselves: fakes hide which answer is true, not the person. If one answer changes, the other terms stay, and the loss
-about that answer is amplified by sampling: with d equal questions, ln(1 + (e^epsilon - 1)/d). The latter is the epsilon of the
-paper. Both are computed here from the integers of the coins.
+If all answers of a person change, every r_j may go from its largest value to its smallest one, and
+the row's loss is that of the mechanisms themselves: fakes hide which answer is true, not the
+person. If one answer changes, the other terms stay, and the loss about that answer is amplified by
+sampling: with d equal questions, ln(1 + (e^epsilon - 1)/d). The latter is the epsilon of the paper.
+Both are computed here from the integers of the coins.
 
-Arcolezi, Couchot, Al Bouna and Xiao, "Random sampling plus fake data: multidimensional frequency estimates with local
-differential privacy", CIKM 2021, sections 3 and 4: RS+FD[GRR] for direct encoding and RS+FD[UE-z] for unary encoding.
+Arcolezi, Couchot, Al Bouna and Xiao, "Random sampling plus fake data: multidimensional frequency
+estimates with local differential privacy", CIKM 2021, sections 3 and 4: RS+FD[GRR] for direct
+encoding and RS+FD[UE-z] for unary encoding.
 """
 
 from __future__ import annotations
@@ -31,12 +35,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_number, check_range, whole
+from deniable.counts import Counts
 from deniable.errors import ParameterError
 from deniable.mechanisms import exact, solving
-from deniable.mechanisms.direct import DirectEncoding
-from deniable.mechanisms.mechanism import Mechanism, from_dict
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.protocols.direct import DirectEncoding
+from deniable.mechanisms.protocols.unary import UnaryEncoding, UnaryMechanism
+from deniable.mechanisms.registry import from_dict
 from deniable.mechanisms.reports import Reports
-from deniable.mechanisms.unary import UnaryEncoding, UnaryMechanism
 from deniable.randomness import ONE, Source, source_or_system
 
 __all__ = ["Answered", "Questionnaire"]
@@ -55,8 +62,9 @@ class Answered(NamedTuple):
 class Questionnaire:
     """One mechanism per question, and how many of the questions each person answers.
 
-    `ask` is that number (None: all); the set is drawn for every person, all sets of that size being equally likely; with `ask=1`,
-    `weights` may set how often each question is drawn. With `fake=True` one question is drawn and all others get made-up answers.
+    `ask` is that number (None: all); the set is drawn for every person, all sets of that size being
+    equally likely; with `ask=1`, `weights` may set how often each question is drawn. With
+    `fake=True` one question is drawn and all others get made-up answers.
 
     >>> from deniable import seeded_source
     >>> survey = Questionnaire({"a": DirectEncoding(2, 2.0), "b": DirectEncoding(2, 2.0)}, fake=True)
@@ -79,35 +87,56 @@ class Questionnaire:
     def __post_init__(self) -> None:
         d = len(self.mechanisms)
         if not d:
-            raise ParameterError("mechanisms", {}, "must name at least one question and its mechanism")
+            raise ParameterError(
+                "mechanisms", {}, "must name at least one question and its mechanism"
+            )
         if self.fake and self.ask not in (None, 1):
-            raise ParameterError("ask", self.ask, "must be 1 with fake data: one answer is true, the others are made up")
+            raise ParameterError(
+                "ask",
+                self.ask,
+                "must be 1 with fake data: one answer is true, the others are made up",
+            )
         if self.fake and d < 2:
-            raise ParameterError("fake", True, "needs at least two questions, because the fakes are the answers to the others")
-        ask = 1 if self.fake else d if self.ask is None else exact.check_whole("ask", self.ask, 1, d)
+            raise ParameterError(
+                "fake",
+                True,
+                "needs at least two questions, because the fakes are the answers to the others",
+            )
+        ask = 1 if self.fake else d if self.ask is None else whole("ask", self.ask, 1, d)
         if self.weights is not None and ask != 1:
-            raise ParameterError("weights", dict(self.weights), "set how often each question is asked, and need ask = 1")
+            raise ParameterError(
+                "weights",
+                dict(self.weights),
+                message="weights set how often each question is asked, and need ask = 1",
+            )
         if self.fake:
             for name, mechanism in self.mechanisms.items():
                 if not isinstance(mechanism, DirectEncoding | UnaryMechanism):
                     raise ParameterError(
-                        f"mechanisms[{name!r}]", type(mechanism).__name__, "has no fake answers: use direct or unary encoding"
+                        f"mechanisms[{name!r}]",
+                        type(mechanism).__name__,
+                        "has no fake answers: use direct or unary encoding",
                     )
         object.__setattr__(self, "ask", ask)
         object.__setattr__(self, "mechanisms", dict(self.mechanisms))
         if ask == 1:
-            object.__setattr__(self, "_numerators", tuple(exact.integer_columns([self._probabilities()])[0]))
+            object.__setattr__(
+                self, "_numerators", tuple(exact.integer_columns([self._probabilities()])[0])
+            )
 
     def _probabilities(self) -> list[Fraction]:
         if self.weights is None:
             return [Fraction(1)] * len(self.mechanisms)
         if set(self.weights) != set(self.mechanisms):
-            raise ParameterError("weights", sorted(self.weights), f"must be given for {', '.join(self.mechanisms)} and no others")
+            raise ParameterError(
+                "weights",
+                sorted(self.weights),
+                f"must be given for {', '.join(self.mechanisms)} and no others",
+            )
         found = []
         for name in self.mechanisms:
-            weight = exact.check_number(f"weights[{name!r}]", self.weights[name])
-            if not (math.isfinite(weight) and weight > 0):
-                raise ParameterError(f"weights[{name!r}]", weight, "must be finite and above 0")
+            weight = check_number(f"weights[{name!r}]", self.weights[name])
+            check_range(f"weights[{name!r}]", weight, above=0)
             found.append(Fraction(weight))
         return found
 
@@ -127,7 +156,11 @@ class Questionnaire:
         if self.fake:
             return "one question answered, the others with fake data"
         d = len(self.mechanisms)
-        return f"{self.ask} of {d} questions answered, drawn for each person" if self.sampled else "all questions answered"
+        return (
+            f"{self.ask} of {d} questions answered, drawn for each person"
+            if self.sampled
+            else "all questions answered"
+        )
 
     def inclusion(self, name: str) -> float:
         """The probability that a person's own answer to this question goes into the row."""
@@ -139,18 +172,21 @@ class Questionnaire:
         assert self.ask is not None  # noqa: S101 - set when the questionnaire was made
         return Fraction(self.ask, len(self.mechanisms))
 
-    # --- losses -----------------------------------------------------------------------------------------------------
+    # --- losses
 
     @property
     def epsilon(self) -> float:
         """The exact loss of a person's whole row, whatever the answers."""
         if not self.fake:
-            return math.fsum(sorted((m.epsilon for m in self.mechanisms.values()), reverse=True)[: self.ask])
+            return math.fsum(
+                sorted((m.epsilon for m in self.mechanisms.values()), reverse=True)[: self.ask]
+            )
         most, least = zip(*(self._ratios(name) for name in self.names), strict=True)
         return exact.log_ratio(sum(most, Fraction(0)) / sum(least, Fraction(0)))
 
     def answer_epsilon(self, name: str) -> float:
-        """The exact loss of a person's whole row about one answer, against anyone who knows all other answers."""
+        """The exact loss of a person's whole row about one answer, against anyone who knows all
+        other answers."""
         return self._answer_epsilons[name]
 
     def _answer_epsilon(self, name: str) -> float:
@@ -161,7 +197,8 @@ class Questionnaire:
         return exact.log_ratio((most + others) / (least + others))
 
     def _ratios(self, name: str) -> tuple[Fraction, Fraction]:
-        """The largest and the smallest s r of a question: its chance times P(report | answer) over P(report as a fake)."""
+        """The largest and the smallest s r of a question: its chance times P(report | answer) over
+        P(report as a fake)."""
         mechanism, chance = self.mechanisms[name], self._inclusion(name)
         if isinstance(mechanism, DirectEncoding):
             k = len(mechanism.domain)
@@ -171,10 +208,11 @@ class Questionnaire:
         a, b = Fraction(mechanism._a, ONE), Fraction(mechanism._b, ONE)
         return chance * a / b, chance * (1 - a) / (1 - b)
 
-    # --- drawing ----------------------------------------------------------------------------------------------------
+    # --- drawing
 
     def choose(self, n: int, source: Source | None = None) -> NDArray[np.bool_]:
-        """One row per person, one column per question: which are answered. Independent of the answers."""
+        """One row per person, one column per question: which are answered. Independent of the
+        answers."""
         source = source_or_system(source)
         d = len(self.mechanisms)
         if self.ask == d:
@@ -189,8 +227,8 @@ class Questionnaire:
     def privatize(self, columns: Any, source: Source | None = None) -> dict[str, Answered]:
         """Randomize rows of answers, given as one column per question (a mapping or a data frame).
 
-        All answers are read and checked, including those to questions not asked: whether a file is refused must not depend on the
-        coins.
+        All answers are read and checked, including those to questions not asked: whether a file is
+        refused must not depend on the coins.
         """
         source = source_or_system(source)
         for name in self.names:
@@ -200,7 +238,9 @@ class Questionnaire:
         asked = self.choose(n, source)
         return {name: self.answer(name, columns[name], asked, source) for name in self.names}
 
-    def answer(self, name: str, values: Any, asked: NDArray[np.bool_], source: Source | None = None) -> Answered:
+    def answer(
+        self, name: str, values: Any, asked: NDArray[np.bool_], source: Source | None = None
+    ) -> Answered:
         """One question, for rows where :meth:`choose` said who is asked what."""
         source = source_or_system(source)
         mechanism, chosen = self.mechanisms[name], asked[:, self.names.index(name)]
@@ -217,19 +257,24 @@ class Questionnaire:
         if size != n:
             raise ParameterError(f"len(columns[{name!r}])", size, f"must be {n}, as for the others")
 
-    # --- estimating -------------------------------------------------------------------------------------------------
+    # --- estimating
 
     def estimator(self, name: str) -> Mechanism:
-        """The mechanism whose channel is that of the question's reports: its own, or, with fake data, its own diluted by them.
+        """The mechanism whose channel is that of the question's reports: its own, or, with fake
+        data, its own diluted by them.
 
-        A report of direct encoding is true with probability s a + (1 - s)/k, and each other one with s b + (1 - s)/k; a bit of
-        unary encoding is 1 with s a + (1 - s) b or b. Both have the form of the mechanism itself, at a smaller epsilon.
+        A report of direct encoding is true with probability s a + (1 - s)/k, and each other one
+        with s b + (1 - s)/k; a bit of unary encoding is 1 with s a + (1 - s) b or b. Both have the
+        form of the mechanism itself, at a smaller epsilon.
         """
         return self._estimators[name]
 
     @cached_property
     def _estimators(self) -> dict[str, Mechanism]:
-        return {name: self._diluted(name) if self.fake else mechanism for name, mechanism in self.mechanisms.items()}
+        return {
+            name: self._diluted(name) if self.fake else mechanism
+            for name, mechanism in self.mechanisms.items()
+        }
 
     @cached_property
     def _answer_epsilons(self) -> dict[str, float]:
@@ -246,31 +291,40 @@ class Questionnaire:
         a, b = Fraction(mechanism._a, ONE), Fraction(mechanism._b, ONE)
         return UnaryEncoding(mechanism.domain, float(s * a + (1 - s) * b), float(b))
 
-    def estimate(self, name: str, reports: Any, population: int | None = None, **options: Any) -> solving.Estimate:
-        """What the reports (or a tally) of one question say about everybody, including those not asked."""
+    def estimate(
+        self, name: str, reports: Any, population: int | None = None, **options: Any
+    ) -> solving.Estimate:
+        """What the reports (or a tally) of one question say about everybody, including those not
+        asked."""
         mechanism = self.mechanisms[name]
         tally = mechanism.gather(reports)
         if not self.fake:
             return mechanism.estimate(tally, population, **options)
         diluted = self.estimator(name)
-        own = diluted.tally()
-        own.counts += tally.counts
-        own.n = tally.n
-        estimate = diluted.estimate(own, population, **options)
+        estimate = diluted.estimate(Counts(tally.counts, tally.n), population, **options)
         described = f"{type(mechanism).__name__} with fake data"
         return dataclasses.replace(estimate, epsilon=self.answer_epsilon(name), mechanism=described)
 
-    # --- other forms ------------------------------------------------------------------------------------------------
+    # --- other forms
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON document, which :meth:`from_dict` reads."""
-        return {"mechanisms": {name: mechanism.to_dict() for name, mechanism in self.mechanisms.items()}, **self.rule()}
+        return {
+            "mechanisms": {
+                name: mechanism.to_dict() for name, mechanism in self.mechanisms.items()
+            },
+            **self.rule(),
+        }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Questionnaire:
         """The questionnaire that :meth:`to_dict` described."""
-        mechanisms = {name: from_dict(description) for name, description in document["mechanisms"].items()}
-        return cls(mechanisms, document.get("ask"), document.get("weights"), document.get("fake", False))
+        mechanisms = {
+            name: from_dict(description) for name, description in document["mechanisms"].items()
+        }
+        return cls(
+            mechanisms, document.get("ask"), document.get("weights"), document.get("fake", False)
+        )
 
     def rule(self) -> dict[str, Any]:
         """Which questions are asked, as recorded beside the mechanisms; empty if all are."""
@@ -283,8 +337,11 @@ class Questionnaire:
         return found | ({"weights": dict(self.weights)} if self.weights is not None else {})
 
 
-def _with_fakes(mechanism: Mechanism, indices: NDArray[np.intp], asked: NDArray[np.bool_], source: Source) -> Reports:
-    """Reports of those who were asked, and fakes of the others: a uniform label, or the bits of an answer without labels."""
+def _with_fakes(
+    mechanism: Mechanism, indices: NDArray[np.intp], asked: NDArray[np.bool_], source: Source
+) -> Reports:
+    """Reports of those who were asked, and fakes of the others: a uniform label, or the bits of an
+    answer without labels."""
     if isinstance(mechanism, UnaryMechanism):
         return Reports(mechanism, mechanism.draw(np.where(asked, indices, -1), source))
     data = np.empty(indices.size, dtype=mechanism.layout[0])

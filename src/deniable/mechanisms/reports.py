@@ -1,23 +1,39 @@
 """Reports, which leave a device, and tallies, which count them.
 
-Both are self-describing. Their bytes start with the mechanism and its parameters, and contain nothing else but the reports: no
-order, length or spare bit reveals more than the mechanism's channel.
+Both are self-describing. Their bytes start with the mechanism and its parameters, and contain
+nothing else but the reports: no order, length or spare bit reveals more than the mechanism's
+channel.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.checks import is_whole
-from deniable.errors import NoReportsError, ParameterError, ReportFormatError, ReportMismatchError
+from deniable.counts import Counts
+from deniable.errors import (
+    NoReportsError,
+    ParameterError,
+    ReportFormatError,
+    ReportMismatchError,
+    WireError,
+)
+from deniable.wire.containers import (
+    REPORTS,
+    TALLY,
+    pack_container,
+    pack_numbered,
+    unpack_container,
+    unpack_numbered,
+)
+from deniable.wire.counts import pack_counts, unpack_counts
 
 if TYPE_CHECKING:
     from deniable.estimation.estimate import Estimate
@@ -25,9 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Reports", "Tally"]
 
-_VERSION = 1
-_HEADER = struct.Struct("<3sBI")  # magic, version, length of the description
-_REPORTS, _TALLY = b"dnr", b"dnt"
 _LARGEST_UNASKED = 1024
 """The largest matrix that is built from bytes alone: at most 50 MB and a few seconds."""
 
@@ -39,7 +52,8 @@ class Reports:
     mechanism: Mechanism
     data: NDArray[Any]
     origin: object = field(default=None, repr=False)
-    """What replays of the same permanent answers have in common; None for independent reports. Part of the reports loses it."""
+    """What replays of the same permanent answers have in common; None for independent reports. Part
+    of the reports loses it."""
 
     def __len__(self) -> int:
         return len(self.data)
@@ -65,25 +79,28 @@ class Reports:
 
     def to_bytes(self) -> bytes:
         """The reports with the description of their mechanism."""
-        return write_rows(_REPORTS, self.mechanism, self.data)
+        return write_rows(REPORTS, self.mechanism, self.data)
 
     @staticmethod
     def from_bytes(content: bytes, mechanism: Mechanism | None = None) -> Reports:
-        """The reports that :meth:`to_bytes` wrote. If `mechanism` is given, reports of any other are refused.
+        """The reports that :meth:`to_bytes` wrote. If `mechanism` is given, reports of any other
+        are refused.
 
-        Without it, the mechanism is built from its description. Untrusted bytes would decide what that costs, so a mechanism with
-        a matrix of over a million cells must be given.
+        Without it, the mechanism is built from its description. Untrusted bytes would decide what
+        that costs, so a mechanism with a matrix of over a million cells must be given.
         """
-        return Reports(*read_rows(_REPORTS, "reports", content, mechanism))
+        return Reports(*read_rows(REPORTS, "reports", content, mechanism))
 
 
-class Tally:
-    """Counts of all reports seen: incremental, mergeable, and as small for a billion reports as for ten."""
+class Tally(Counts):
+    """Counts that know their mechanism: incremental, mergeable, and as small for a billion reports
+    as for ten."""
 
-    def __init__(self, mechanism: Mechanism, counts: NDArray[np.int64] | None = None, n: int = 0) -> None:
+    def __init__(
+        self, mechanism: Mechanism, counts: NDArray[np.int64] | None = None, n: int = 0
+    ) -> None:
+        super().__init__(np.zeros(mechanism.cells, dtype=np.int64) if counts is None else counts, n)
         self.mechanism = mechanism
-        self.counts = np.zeros(mechanism.cells, dtype=np.int64) if counts is None else counts
-        self.n = n
         self.replays: dict[object, tuple[int, int]] = {}
         """By their origin, how many permanent answers were replayed, and how often."""
 
@@ -93,9 +110,9 @@ class Tally:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tally):
             return NotImplemented
-        return self.mechanism == other.mechanism and self.n == other.n and np.array_equal(self.counts, other.counts)
+        return self.mechanism == other.mechanism and super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return f"<tally of {self.n:,} reports of {self.mechanism!r}>"
@@ -113,16 +130,23 @@ class Tally:
     def _add_replays(self, origin: object, people: int, times: int) -> None:
         self.replays[origin] = (people, self.replays.get(origin, (people, 0))[1] + times)
 
-    def merge(self, other: Tally) -> Tally:
+    def merge(self, other: Counts) -> Tally:
         """Add what another tally of the same mechanism has counted; returns this tally."""
         if not isinstance(other, Tally):
-            raise ReportMismatchError(f"a tally merges with a tally, not with {type(other).__name__}")
+            raise ReportMismatchError(
+                f"a tally merges with a tally, not with {type(other).__name__}"
+            )
         if other.mechanism != self.mechanism:
-            raise ReportMismatchError(f"a tally of {self.mechanism!r} cannot take in one of {other.mechanism!r}")
-        self.counts += other.counts
-        self.n += other.n
+            raise ReportMismatchError(
+                f"a tally of {self.mechanism!r} cannot take in one of {other.mechanism!r}"
+            )
+        super().__iadd__(other)
         for origin, (people, times) in other.replays.items():
             self._add_replays(origin, people, times)
+        return self
+
+    def __iadd__(self, other: Counts) -> Self:
+        self.merge(other)
         return self
 
     def estimate(self, population: int | None = None, **options: Any) -> Estimate:
@@ -131,16 +155,19 @@ class Tally:
 
     def to_bytes(self) -> bytes:
         """The counts with the description of their mechanism."""
-        return _pack(_TALLY, self.mechanism, struct.pack("<Q", self.n) + self.counts.astype("<i8").tobytes())
+        body = pack_numbered(self.n, pack_counts(self))
+        return pack_container(TALLY, _description(self.mechanism), body)
 
     @staticmethod
     def from_bytes(content: bytes, mechanism: Mechanism | None = None) -> Tally:
         """The tally that :meth:`to_bytes` wrote; `mechanism` as in :meth:`Reports.from_bytes`."""
-        mechanism, body = _unpack(_TALLY, "a tally", content, mechanism)
-        n = _read_count("a tally", body)
-        if len(body) - 8 != 8 * mechanism.cells:
-            raise ReportFormatError(f"a tally of {mechanism!r} holds {mechanism.cells} counts, and {len(body) - 8} bytes follow")
-        counts = np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64)
+        mechanism, n, body = _unpack(TALLY, "a tally", content, mechanism)
+        if len(body) != 8 * mechanism.cells:
+            raise ReportFormatError(
+                f"a tally of {mechanism!r} holds {mechanism.cells} counts, and {len(body)} bytes"
+                " follow"
+            )
+        counts = unpack_counts(body, n).counts
         mechanism.check_counts(counts, n)
         return Tally(mechanism, counts, n)
 
@@ -154,66 +181,78 @@ def require_reports(n: int) -> int:
 
 def write_rows(magic: bytes, mechanism: Mechanism, data: NDArray[Any]) -> bytes:
     """Rows of the mechanism's layout, with its description."""
-    return _pack(magic, mechanism, struct.pack("<Q", len(data)) + data.tobytes())
+    return pack_container(magic, _description(mechanism), pack_numbered(len(data), data.tobytes()))
 
 
-def read_rows(magic: bytes, what: str, content: bytes, mechanism: Mechanism | None = None) -> tuple[Mechanism, NDArray[Any]]:
+def read_rows(
+    magic: bytes, what: str, content: bytes, mechanism: Mechanism | None = None
+) -> tuple[Mechanism, NDArray[Any]]:
     """The mechanism and the rows that :func:`write_rows` wrote, checked."""
-    mechanism, body = _unpack(magic, what, content, mechanism)
-    n = _read_count(what, body)
+    mechanism, n, body = _unpack(magic, what, content, mechanism)
     dtype, shape = mechanism.layout
     row = dtype.itemsize * int(np.prod(shape, dtype=int))
-    if len(body) - 8 != n * row:
-        raise ReportFormatError(f"{n} {what} of {row} bytes each need {n * row} bytes, and {len(body) - 8} follow")
-    data = np.frombuffer(body, dtype=dtype, offset=8).reshape(n, *shape)
+    if len(body) != n * row:
+        raise ReportFormatError(
+            f"{n} {what} of {row} bytes each need {n * row} bytes, and {len(body)} follow"
+        )
+    data = np.frombuffer(body, dtype=dtype).reshape(n, *shape)
     mechanism.check(data)
     return mechanism, data
 
 
 def _description(mechanism: Mechanism) -> bytes:
     try:
-        return json.dumps(mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(
+            mechanism.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        ).encode()
     except (TypeError, UnicodeEncodeError):
-        rule = "must be strings, numbers, booleans or tuples of them, because the bytes describe them in JSON"
+        rule = (
+            "must be strings, numbers, booleans or tuples of them, because the bytes describe them"
+            " in JSON"
+        )
         raise ParameterError("labels", mechanism.labels, rule) from None
 
 
-def _pack(magic: bytes, mechanism: Mechanism, body: bytes) -> bytes:
-    description = _description(mechanism)
-    return _HEADER.pack(magic, _VERSION, len(description)) + description + body
-
-
-def _unpack(magic: bytes, what: str, content: bytes, mechanism: Mechanism | None) -> tuple[Mechanism, bytes]:
-    if len(content) < _HEADER.size:
-        raise ReportFormatError(f"{len(content)} bytes are too few for {what}")
-    found, version, length = _HEADER.unpack_from(content)
-    if found != magic:
-        raise ReportFormatError(f"these bytes are not {what}: they start with {found!r}, not {magic!r}")
-    if version != _VERSION:
-        raise ReportFormatError(f"{what} of version {version} cannot be read: this library knows version {_VERSION}")
-    description, body = bytes(content[_HEADER.size : _HEADER.size + length]), content[_HEADER.size + length :]
+def _unpack(
+    magic: bytes, what: str, content: bytes, mechanism: Mechanism | None
+) -> tuple[Mechanism, int, bytes]:
+    """The mechanism, the number of reports, and the rows or counts after it."""
+    try:
+        description, body = unpack_container(magic, what, content)
+        n, rows = unpack_numbered(what, body)
+    except WireError as error:
+        raise ReportFormatError(str(error)) from None
     if mechanism is None:
-        return (_with_matrix if _has_matrix(description) else _described)(description), body
+        return (_with_matrix if _has_matrix(description) else _described)(description), n, rows
     if description != _description(mechanism):
-        raise ReportMismatchError(f"these bytes are {what} of another mechanism than {mechanism!r}, or of other parameters")
-    return mechanism, body
+        raise ReportMismatchError(
+            f"these bytes are {what} of another mechanism than {mechanism!r}, or of other"
+            " parameters"
+        )
+    return mechanism, n, rows
 
 
 @lru_cache(maxsize=256)
 def _has_matrix(description: bytes) -> bool:
-    """Whether a described mechanism is drawn from a matrix; refuses one too large to build from bytes alone."""
-    from deniable.mechanisms.design import MatrixMechanism  # noqa: PLC0415 - each needs the other
+    """Whether a described mechanism is drawn from a matrix; refuses one too large to build from
+    bytes alone."""
     from deniable.mechanisms.mechanism import Mechanism  # noqa: PLC0415
+    from deniable.mechanisms.protocols.design_matrix import MatrixMechanism  # noqa: PLC0415 - each needs the other
 
     fields = _parsed(description)
-    kind = Mechanism._registry.get(str(fields.get("mechanism"))) if isinstance(fields, dict) else None
+    kind = (
+        Mechanism._registry.get(str(fields.get("mechanism"))) if isinstance(fields, dict) else None
+    )
     if kind is None or not issubclass(kind, MatrixMechanism):
         return False
     sizes = [fields.get(name) for name in ("values", "k", "bins")]  # "k" was the name of "values"
-    size = max(len(each) if isinstance(each, list) else each if is_whole(each) else 0 for each in sizes)
+    size = max(
+        len(each) if isinstance(each, list) else each if is_whole(each) else 0 for each in sizes
+    )
     if size > _LARGEST_UNASKED and "P" not in fields:
         rule = (
-            f"a matrix of {size} values is too large to build from bytes alone (at most {_LARGEST_UNASKED}): give the mechanism"
+            f"a matrix of {size} values is too large to build from bytes alone (at most"
+            f" {_LARGEST_UNASKED}): give the mechanism"
         )
         raise ReportFormatError(rule)
     return True
@@ -223,13 +262,16 @@ def _parsed(description: bytes) -> Any:
     try:
         return json.loads(description)
     except (ValueError, RecursionError):
-        raise ReportFormatError("the description of the mechanism is not JSON, or is cut off") from None
+        raise ReportFormatError(
+            "the description of the mechanism is not JSON, or is cut off"
+        ) from None
 
 
 @lru_cache(maxsize=64)
 def _described(description: bytes) -> Mechanism:
-    """The mechanism of a description. Millions of reports have the same one, and some take a second to build."""
-    from deniable.mechanisms.mechanism import from_dict  # noqa: PLC0415 - each needs the other
+    """The mechanism of a description. Millions of reports have the same one, and some take a second
+    to build."""
+    from deniable.mechanisms.registry import from_dict  # noqa: PLC0415 - each needs the other
 
     return from_dict(_parsed(description))
 
@@ -238,9 +280,3 @@ def _described(description: bytes) -> Mechanism:
 def _with_matrix(description: bytes) -> Mechanism:
     """The same, for mechanisms that may take some fifty megabytes each."""
     return _described.__wrapped__(description)
-
-
-def _read_count(what: str, body: bytes) -> int:
-    if len(body) < 8:
-        raise ReportFormatError(f"{what} end before their number")
-    return int(struct.unpack_from("<Q", body)[0])

@@ -1,6 +1,7 @@
 """What mechanisms need from estimation to solve reports, loaded on first use.
 
-A device draws reports and never solves them. It must not load `estimation`, so mechanisms reach it only through here.
+A device draws reports and never solves them. It must not load `estimation`, so mechanisms reach it
+only through here.
 """
 
 from __future__ import annotations
@@ -10,19 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deniable.estimation import em
-    from deniable.estimation.candidates import CandidateEstimate, adjust, bit_ranges, check_correction, decode
-    from deniable.estimation.design_estimate import DesignEstimate, ModelFitTest
-    from deniable.estimation.estimate import LARGEST_COVARIANCE, Estimate, check_population, largest_covariance
+    from deniable.estimation.candidates import (
+        CandidateEstimate,
+        adjust,
+        bit_ranges,
+        check_correction,
+        decode,
+    )
+    from deniable.estimation.estimate import Estimate
     from deniable.estimation.fit import EdgeVariances, edge_variances, misfit
-    from deniable.estimation.group_rates import GroupRates
     from deniable.estimation.interval_laws import LikelihoodLaw, OwnVarianceLaw
     from deniable.estimation.intervals import welch_degrees
+    from deniable.estimation.report_counts import check_population
     from deniable.estimation.score_laws import matrix_law
-    from deniable.estimation.tables import Table
+    from deniable.estimation.surveys.design_estimate import DesignEstimate
+    from deniable.estimation.surveys.design_tests import ModelFitTest
+    from deniable.estimation.surveys.group_rates import GroupRates
+    from deniable.estimation.tables.table import Table
     from deniable.estimation.unbias import (
+        LARGEST_COVARIANCE,
         Moments,
         affine_moments,
         finite,
+        largest_covariance,
         matrix_moments,
         pure_moments,
         support_rates,
@@ -62,25 +73,31 @@ __all__ = [
 
 _MODULES = {
     "candidates": ("CandidateEstimate", "adjust", "bit_ranges", "check_correction", "decode"),
-    "design_estimate": ("DesignEstimate", "ModelFitTest"),
-    "estimate": ("LARGEST_COVARIANCE", "Estimate", "check_population", "largest_covariance"),
+    "surveys.design_estimate": ("DesignEstimate",),
+    "surveys.design_tests": ("ModelFitTest",),
+    "estimate": ("Estimate",),
+    "report_counts": ("check_population",),
     "fit": ("EdgeVariances", "edge_variances", "misfit"),
-    "group_rates": ("GroupRates",),
+    "surveys.group_rates": ("GroupRates",),
     "interval_laws": ("LikelihoodLaw", "OwnVarianceLaw"),
     "intervals": ("welch_degrees",),
     "score_laws": ("matrix_law",),
-    "tables": ("Table",),
+    "tables.table": ("Table",),
     "unbias": (
+        "LARGEST_COVARIANCE",
         "Moments",
         "affine_moments",
         "finite",
+        "largest_covariance",
         "matrix_moments",
         "pure_moments",
         "support_rates",
         "without_negative_eigenvalues",
     ),
 }
-_HOME = {name: f"deniable.estimation.{module}" for module, names in _MODULES.items() for name in names}
+_HOME = {
+    name: f"deniable.estimation.{module}" for module, names in _MODULES.items() for name in names
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -50,13 +50,17 @@ class IndexReports(Mechanism):
 
 
 class ValueReports(IndexReports):
-    """The outputs have labels, so a column of labels that were randomized elsewhere can be read as reports."""
+    """The outputs have labels, so a column of labels that were randomized elsewhere can be read as
+    reports."""
 
     def _from_column(self, values: Any) -> Reports:
         try:
             indices = self.report_domain.indices(values)
-        except AnswerError as error:  # it is a report, not an answer; and the caller asked about reports
-            raise ReportFormatError(f"{error.rule}, so it is not a report of {self!r}", error.position) from None
+        # it is a report, not an answer; and the caller asked about reports
+        except AnswerError as error:
+            raise ReportFormatError(
+                f"{error.rule}, so it is not a report of {self!r}", error.position
+            ) from None
         return Reports(self, indices.astype(self.layout[0]))
 
     def report_labels(self, reports: Any) -> list[Any]:

@@ -1,11 +1,13 @@
 """Whether the number of ones in a crowd's reports is what honest coins produce.
 
-Of n honest unary reports over k labels, each with one true label, the number of ones is Binomial(n, a) + Binomial(n (k - 1), b),
-whatever the answers. Reports fabricated to raise or lower every label change it. One report reveals nothing, since every report
-is possible, but the sum over the crowd has a known law, and a tally keeps that sum.
+Of n honest unary reports over k labels, each with one true label, the number of ones is Binomial(n,
+a) + Binomial(n (k - 1), b), whatever the answers. Reports fabricated to raise or lower every label
+change it. One report reveals nothing, since every report is possible, but the sum over the crowd
+has a known law, and a tally keeps that sum.
 
-The tail is bounded by P(T >= x) <= min over t of exp(K(t) - t x), with K the logarithm of the exact moment generating function
-(Chernoff 1952). Every t gives a bound, so the stated rate of false alarms is never exceeded, at any n.
+The tail is bounded by P(T >= x) <= min over t of exp(K(t) - t x), with K the logarithm of the exact
+moment generating function (Chernoff 1952). Every t gives a bound, so the stated rate of false
+alarms is never exceeded, at any n.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _STEEPEST = 60.0
 
 @dataclass(frozen=True)
 class SumLaw:
-    """The law of a sum of independent numbers: its mean, and the logarithm of its moment generating function."""
+    """The law of a sum of independent numbers: its mean, and the logarithm of its moment generating
+    function."""
 
     mean: float
     cumulant: Callable[[float], float]
@@ -51,7 +54,12 @@ class SumLaw:
 def bits_law(bits: int, true: int, a: float, b: float) -> SumLaw:
     """How many of `bits` are reported as 1, if `true` of them are true."""
     mean = true * a + (bits - true) * b
-    return SumLaw(mean, lambda t: true * math.log1p(a * math.expm1(t)) + (bits - true) * math.log1p(b * math.expm1(t)))
+    return SumLaw(
+        mean,
+        lambda t: (
+            true * math.log1p(a * math.expm1(t)) + (bits - true) * math.log1p(b * math.expm1(t))
+        ),
+    )
 
 
 def log_mean_exp(law: NDArray[np.float64], exponents: NDArray[np.float64]) -> float:
@@ -60,13 +68,19 @@ def log_mean_exp(law: NDArray[np.float64], exponents: NDArray[np.float64]) -> fl
     return largest + math.log(float(law @ np.exp(exponents - largest)))
 
 
-def improbable_weight(what: str, total: int, n: int, fewest: SumLaw, most: SumLaw) -> tuple[str, ...]:
-    """A sentence if the sum is outside what honest coins give: below that of `fewest` true labels, or above that of `most`."""
+def improbable_weight(
+    what: str, total: int, n: int, fewest: SumLaw, most: SumLaw
+) -> tuple[str, ...]:
+    """A sentence if the sum is outside what honest coins give: below that of `fewest` true labels,
+    or above that of `most`."""
     for law, sign, than in ((most, 1, "at most"), (fewest, -1, "at least")):
         if law.log_tail(total, sign) < math.log(FALSE_ALARM / 2):
             expected = law.mean / n
             return (
-                f"improbable reports: {total / n:.4g} {what} per report on average, where honest coins give {than} {expected:.4g}"
-                f"; an honest crowd is flagged less than once in {1 / FALSE_ALARM:,.0f}, so some reports may be made up",
+                (
+                    f"improbable reports: {total / n:.4g} {what} per report on average, where"
+                    f" honest coins give {than} {expected:.4g}; an honest crowd is flagged less"
+                    f" than once in {1 / FALSE_ALARM:,.0f}, so some reports may be made up"
+                ),
             )
     return ()

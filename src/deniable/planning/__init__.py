@@ -4,20 +4,26 @@ from deniable.planning.design_power import DesignPower, design_power, design_sam
 from deniable.planning.grid import GridPoint, lavengood_grid
 from deniable.planning.plan import Plan, plan, trade_off
 from deniable.planning.power import detectable_difference, two_group_sample_size
-from deniable.planning.precision import Spread
-from deniable.planning.questionnaire import PlannedQuestion, QuestionnairePlan, plan_questionnaire
+from deniable.planning.precision import ExpectedSpread
+from deniable.planning.questionnaire import plan_questionnaire
+from deniable.planning.questionnaire_plan import PlannedQuestion, QuestionnairePlan
 from deniable.planning.questions import Question
-from deniable.planning.study import DesignComparison, compare_designs, people_to_invite, regression_sample_size
+from deniable.planning.study import (
+    DesignComparison,
+    compare_designs,
+    people_to_invite,
+    regression_sample_size,
+)
 
 __all__ = [
     "DesignComparison",
     "DesignPower",
+    "ExpectedSpread",
     "GridPoint",
     "Plan",
     "PlannedQuestion",
     "Question",
     "QuestionnairePlan",
-    "Spread",
     "compare_designs",
     "design_power",
     "design_sample_size",

@@ -1,18 +1,22 @@
-"""The controller's rule: from the error that a window achieved to the sampling and coins of the next epochs.
+"""The controller's rule: from the error that a window achieved to the sampling and coins of the
+next epochs.
 
-The target is a half-width w of the 95 % interval for every proportion. With M people who could answer in a window, s of whom are
-sampled, and bits that are 1 with probability a for a true bucket and b for another, the half-width for a proportion f is
+The target is a half-width w of the 95 % interval for every proportion. With M people who could
+answer in a window, s of whom are sampled, and bits that are 1 with probability a for a true bucket
+and b for another, the half-width for a proportion f is
 
     h = z sqrt( (lam (1 - lam) / (a - b)^2 - s R f (1 - f)) / (s M) ),        lam = b + (a - b) f,  z = 1.96
 
-where R is the fraction of a stated population that could answer (0 if none is stated). For given coins this determines s. Of the
-settings that meet the target, those that a person's budget can pay for until the end of the query come first: ledgers count s
-times the local epsilon per epoch, and devices whose budget is used up fall silent. Among them, the one with the smallest
-*sampled* epsilon, ln(1 + s (E - 1)), is chosen, because that is what the analyst learns about a person. If the budget lasts with
-none of them, the setting that spends it slowest is chosen.
+where R is the fraction of a stated population that could answer (0 if none is stated). For given
+coins this determines s. Of the settings that meet the target, those that a person's budget can pay
+for until the end of the query come first: ledgers count s times the local epsilon per epoch, and
+devices whose budget is used up fall silent. Among them, the one with the smallest *sampled*
+epsilon, ln(1 + s (E - 1)), is chosen, because that is what the analyst learns about a person. If
+the budget lasts with none of them, the setting that spends it slowest is chosen.
 
-Hysteresis. Plans aim at 0.85 w. Nothing changes while the expected error stays between 0.7 w and w, so that chance alone changes
-nothing; a setting that was changed within the last three windows stays unless the error would exceed 1.15 w.
+Hysteresis. Plans aim at 0.85 w. Nothing changes while the expected error stays between 0.7 w and w,
+so that chance alone changes nothing; a setting that was changed within the last three windows stays
+unless the error would exceed 1.15 w.
 """
 
 from __future__ import annotations
@@ -24,7 +28,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AIM", "Coins", "Decision", "Limits", "Outlook", "Setting", "best_setting", "decide", "expected_error", "lasting_rate"]
+__all__ = [
+    "AIM",
+    "Coins",
+    "Decision",
+    "Limits",
+    "Outlook",
+    "Setting",
+    "best_setting",
+    "decide",
+    "expected_error",
+    "lasting_rate",
+]
 
 AIM = 0.85
 """A plan's error, relative to the target."""
@@ -55,7 +70,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Coins:
-    """Coins to choose from: for each, its parameters, the channel (a, b) of a bit, and the local epsilon of a whole answer."""
+    """Coins to choose from: for each, its parameters, the channel (a, b) of a bit, and the local
+    epsilon of a whole answer."""
 
     parameters: Sequence[Mapping[str, float | bool]]
     a: _Floats
@@ -63,8 +79,15 @@ class Coins:
     epsilon: _Floats
 
     @classmethod
-    def two(cls, p: tuple[float, float], q: tuple[float, float], changes: int = 1, inversion: bool = False) -> Coins:
-        """TwoCoin with p and q in these ranges, on a grid; an answer changes `changes` times the bits of a one-hot one.
+    def two(
+        cls,
+        p: tuple[float, float],
+        q: tuple[float, float],
+        changes: int = 1,
+        inversion: bool = False,
+    ) -> Coins:
+        """TwoCoin with p and q in these ranges, on a grid; an answer changes `changes` times the
+        bits of a one-hot one.
 
         >>> coins = Coins.two((0.5, 0.5), (0.5, 0.5))
         >>> coins.parameters, coins.epsilon.round(4).tolist()
@@ -83,10 +106,16 @@ class Coins:
         if not inversion:
             return cls(named, a, b, loss)
         inverted = [{**each, "inverted": True} for each in named]
-        return cls([*named, *inverted], np.concatenate([a, b]), np.concatenate([b, a]), np.concatenate([loss, loss]))
+        return cls(
+            [*named, *inverted],
+            np.concatenate([a, b]),
+            np.concatenate([b, a]),
+            np.concatenate([loss, loss]),
+        )
 
     def through(self, step: Mapping[str, float] | None, changes: int = 1) -> Coins:
-        """The same coins, whose bits are kept and reported through an instantaneous step; `epsilon` is then that of one report.
+        """The same coins, whose bits are kept and reported through an instantaneous step; `epsilon`
+        is then that of one report.
 
         >>> Coins.two((0.5, 0.5), (0.5, 0.5)).through({"p": 0.25, "q": 0.75}).epsilon.round(4).tolist()
         [1.0217]
@@ -94,13 +123,19 @@ class Coins:
         if step is None:
             return self
         a, b = (step["p"] + (step["q"] - step["p"]) * one for one in (self.a, self.b))
-        ratio = np.maximum(a * (1 - b) / (b * (1 - a)), b * (1 - a) / (a * (1 - b)))  # inverted coins have a < b
+        # inverted coins have a < b
+        ratio = np.maximum(a * (1 - b) / (b * (1 - a)), b * (1 - a) / (a * (1 - b)))
         return Coins(self.parameters, a, b, changes * np.log(ratio))
 
     def within(self, ceiling: float) -> Coins:
         """Those whose answers cost at most `ceiling`."""
         kept = np.flatnonzero(self.epsilon <= ceiling * (1 - 1e-9))
-        return Coins([self.parameters[i] for i in kept.tolist()], self.a[kept], self.b[kept], self.epsilon[kept])
+        return Coins(
+            [self.parameters[i] for i in kept.tolist()],
+            self.a[kept],
+            self.b[kept],
+            self.epsilon[kept],
+        )
 
 
 def _grid(bounds: tuple[float, float], steps: int) -> _Floats:
@@ -130,11 +165,14 @@ class Outlook:
     """What the next window is expected to look like if participation stays the same."""
 
     people: float
-    """How many people could answer in it, each counted once per epoch: n / s of the newest epoch, for each epoch of a window."""
+    """How many people could answer in it, each counted once per epoch: n / s of the newest epoch,
+    for each epoch of a window."""
     proportions: Sequence[float] | None = None
-    """The latest estimated proportions; None if there is no estimate, in which case the hardest ones are assumed."""
+    """The latest estimated proportions; None if there is no estimate, in which case the hardest
+    ones are assumed."""
     reached: float = 0.0
-    """The fraction of the stated population that could answer in an epoch; 0 if no population is stated."""
+    """The fraction of the stated population that could answer in an epoch; 0 if no population is
+    stated."""
 
     def shares(self) -> _Floats:
         """The proportions to plan for."""
@@ -155,7 +193,8 @@ class Decision:
 
 
 def _variances(coins: Coins, shares: _Floats) -> _Floats:
-    """n times the variance for each of the coins (rows) and proportions (columns), in an infinite population."""
+    """n times the variance for each of the coins (rows) and proportions (columns), in an infinite
+    population."""
     gap = coins.a - coins.b
     lam = coins.b[:, None] + gap[:, None] * shares
     out: _Floats = lam * (1 - lam) / gap[:, None] ** 2
@@ -172,11 +211,16 @@ def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> flo
     one = Coins([{}], np.array([a]), np.array([b]), np.zeros(1))
     spared = sampling * outlook.reached * shares * (1 - shares)
     worst = float((_variances(one, shares)[0] - spared).max())
-    return _Z * math.sqrt(max(worst, 0.0) / (sampling * outlook.people)) if outlook.people > 0 else math.inf
+    return (
+        _Z * math.sqrt(max(worst, 0.0) / (sampling * outlook.people))
+        if outlook.people > 0
+        else math.inf
+    )
 
 
 def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setting, float]:
-    """The best setting whose error is at most `target`, and its error. If there is none, the setting with the smallest error."""
+    """The best setting whose error is at most `target`, and its error. If there is none, the
+    setting with the smallest error."""
     coins, shares = limits.coins, outlook.shares()
     low, high = limits.sampling
     people = max(outlook.people, 1e-9)
@@ -189,23 +233,32 @@ def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setti
     feasible = needed <= most
     spent = sampling * coins.epsilon
     if (feasible & (spent <= limits.spending)).any():
-        goal = np.where(feasible & (spent <= limits.spending), np.log1p(sampling * np.expm1(coins.epsilon)), math.inf)
+        goal = np.where(
+            feasible & (spent <= limits.spending),
+            np.log1p(sampling * np.expm1(coins.epsilon)),
+            math.inf,
+        )
     elif feasible.any():
         goal = np.where(feasible, spent, math.inf)
     else:
         sampling = most
         goal = (variances - most[:, None] * spared).max(axis=1) / (most * people)
     chosen = int(np.flatnonzero(goal <= goal.min() * (1 + 1e-9))[0])
-    setting = Setting(_rounded_up(float(sampling[chosen]), float(most[chosen])), dict(coins.parameters[chosen]))
-    return setting, expected_error(float(coins.a[chosen]), float(coins.b[chosen]), setting.sampling, outlook)
+    setting = Setting(
+        _rounded_up(float(sampling[chosen]), float(most[chosen])), dict(coins.parameters[chosen])
+    )
+    return setting, expected_error(
+        float(coins.a[chosen]), float(coins.b[chosen]), setting.sampling, outlook
+    )
 
 
 def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
-    """The expected spending per person and epoch with which a budget lasts for some epochs with probability 97.5 %.
+    """The expected spending per person and epoch with which a budget lasts for some epochs with
+    probability 97.5 %.
 
-    A device answers each epoch with probability s. With rate r = s epsilon, it spends r T in T epochs, with a standard
-    deviation of at most sqrt(r epsilon T), so that r T + 2 sqrt(r epsilon T) must be within the budget; `dearest` is the
-    largest epsilon.
+    A device answers each epoch with probability s. With rate r = s epsilon, it spends r T in T
+    epochs, with a standard deviation of at most sqrt(r epsilon T), so that r T + 2 sqrt(r epsilon
+    T) must be within the budget; `dearest` is the largest epsilon.
 
     >>> round(lasting_rate(100.0, 100, 1.0), 3)
     0.819

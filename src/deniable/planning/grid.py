@@ -1,4 +1,5 @@
-"""Lavengood's grid search, to reproduce the thesis's table and as the benchmark that a plan must not fall behind."""
+"""Lavengood's grid search, to reproduce the thesis's table and as the benchmark that a plan must
+not fall behind."""
 
 from __future__ import annotations
 
@@ -19,12 +20,16 @@ class GridPoint(NamedTuple):
     smallest_share: float
 
 
-def lavengood_grid(epsilon: float, population: int, cv: float, step: float | None = 0.001) -> GridPoint:
-    """The s, p and q, each in hundredths, that detect the smallest share with the given `cv` at the sampled loss `epsilon`.
+def lavengood_grid(
+    epsilon: float, population: int, cv: float, step: float | None = 0.001
+) -> GridPoint:
+    """The s, p and q, each in hundredths, that detect the smallest share with the given `cv` at the
+    sampled loss `epsilon`.
 
-    As in the thesis, shares are compared in steps of 0.001, and of equally good parameters the first are used, s before p before
-    q; the share returned is the exact one of those parameters, as in its table 6.1. With `step` None shares are compared exactly:
-    the best that a grid of hundredths can do. Lavengood 2017, section 5.5.
+    As in the thesis, shares are compared in steps of 0.001, and of equally good parameters the
+    first are used, s before p before q; the share returned is the exact one of those parameters, as
+    in its table 6.1. With `step` None shares are compared exactly: the best that a grid of
+    hundredths can do. Lavengood 2017, section 5.5.
 
     >>> best = lavengood_grid(0.7, 10_000, 0.05)
     >>> best.sampling, best.p, best.q, round(100 * best.smallest_share, 2)

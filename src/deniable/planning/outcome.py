@@ -9,10 +9,10 @@ from deniable.planning.design import Design
 from deniable.planning.precision import FEWEST_REPORTS
 from deniable.planning.request import PlanRequest
 
-__all__ = ["Outcome", "design_error", "reach", "settle"]
+__all__ = ["DesignOutcome", "design_error", "reach", "settle"]
 
 
-class Outcome(NamedTuple):
+class DesignOutcome(NamedTuple):
     """A design with its population and the share that it is planned for."""
 
     design: Design
@@ -20,7 +20,7 @@ class Outcome(NamedTuple):
     share: float
 
 
-def reach(request: PlanRequest, design: Design) -> Outcome:
+def reach(request: PlanRequest, design: Design) -> DesignOutcome:
     """What the design achieves, whether or not it meets the request."""
     spread = design.spread
     share = spread.worst_share if request.share is None else request.share
@@ -29,9 +29,11 @@ def reach(request: PlanRequest, design: Design) -> Outcome:
     population = request.population
     if population is None:
         spared = share * (1 - share) if request.finite else 0.0
-        needed = (spread.variance(share) / design.sampling - spared) / request.target_variance(share)
+        needed = (spread.variance(share) / design.sampling - spared) / request.target_variance(
+            share
+        )
         population = math.ceil(max(needed, FEWEST_REPORTS / design.sampling))
-    return Outcome(design, population, share)
+    return DesignOutcome(design, population, share)
 
 
 def design_error(request: PlanRequest, design: Design) -> float:
@@ -41,23 +43,29 @@ def design_error(request: PlanRequest, design: Design) -> float:
     return design.spread.stderr(outcome.share, design.sampling * outcome.population, reached)
 
 
-def settle(request: PlanRequest, design: Design) -> Outcome | None:
-    """What the design achieves, if it meets the request, is not white noise, and yields enough reports for a ±."""
+def settle(request: PlanRequest, design: Design) -> DesignOutcome | None:
+    """What the design achieves, if it meets the request, is not white noise, and yields enough
+    reports for a ±."""
     outcome = reach(request, design)
     if request.report_bytes is not None and design.bytes > request.report_bytes:
         return None
     reports = design.sampling * outcome.population
-    if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= request.most_reports + 1:  # one person more than the rate allows
+    # one person more than the rate allows
+    if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= request.most_reports + 1:
         return None
     if request.open == "share" and design.goal >= 1:
         return None
-    if request.open == "target" and design_error(request, design) > request.noise_limit * outcome.share:
+    if (
+        request.open == "target"
+        and design_error(request, design) > request.noise_limit * outcome.share
+    ):
         return None
     return outcome if _hidden(request, outcome) else None
 
 
-def _hidden(request: PlanRequest, outcome: Outcome) -> bool:
-    """Whether these people hide an answer within the sampled epsilon, as the accountant of stated losses counts it."""
+def _hidden(request: PlanRequest, outcome: DesignOutcome) -> bool:
+    """Whether these people hide an answer within the sampled epsilon, as the accountant of stated
+    losses counts it."""
     if request.sampled_epsilon is None:
         return True
     releases = request.releases(outcome.design.mechanism, outcome.design.sampling)

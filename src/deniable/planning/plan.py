@@ -11,12 +11,12 @@ from typing import Any
 
 from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
-from deniable.mechanisms.binary import BinaryResponse
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.unary import UnaryMechanism
+from deniable.mechanisms.protocols.binary import BinaryResponse
+from deniable.mechanisms.protocols.unary import UnaryMechanism
 from deniable.planning import rendering
 from deniable.planning.power import detectable_difference
-from deniable.planning.precision import Spread, report_bytes
+from deniable.planning.precision import ExpectedSpread
 from deniable.planning.ranking import Alternative, solve
 from deniable.planning.request import PlanRequest
 from deniable.privacy.release_accountant import STATED_DELTA, Releases, StatedLoss
@@ -35,7 +35,8 @@ class Plan(Result):
     """The probability with which each client takes part."""
     population: int
     share: float
-    """The planned share: the given one, the smallest detectable one or, with a margin for every share, the hardest one."""
+    """The planned share: the given one, the smallest detectable one or, with a margin for every
+    share, the hardest one."""
     alternatives: tuple[Alternative, ...]
     """All mechanisms that fit, each at its best, the winner first."""
     excluded: Mapping[str, str]
@@ -49,9 +50,9 @@ class Plan(Result):
         return self.request.open
 
     @cached_property
-    def spread(self) -> Spread:
+    def spread(self) -> ExpectedSpread:
         """The variance of the estimate, as a function of the share."""
-        return Spread.of(self.mechanism)
+        return ExpectedSpread.of(self.mechanism)
 
     @property
     def reports(self) -> float:
@@ -60,11 +61,14 @@ class Plan(Result):
 
     def stderr(self, share: float | None = None) -> float:
         """The standard error at a share; without one, at the planned share."""
-        return self.spread.stderr(self.share if share is None else share, self.reports, self._reached)
+        return self.spread.stderr(
+            self.share if share is None else share, self.reports, self._reached
+        )
 
     @property
     def cv(self) -> float:
-        """The standard error at the planned share, relative to that share; `inf` if the hardest share is 0."""
+        """The standard error at the planned share, relative to that share; `inf` if the hardest
+        share is 0."""
         return self.stderr() / self.share if self.share else math.inf
 
     @property
@@ -74,7 +78,8 @@ class Plan(Result):
 
     @property
     def smallest_share(self) -> float:
-        """The smallest share with the promised cv; for a margin, the smallest that can be distinguished from zero."""
+        """The smallest share with the promised cv; for a margin, the smallest that can be
+        distinguished from zero."""
         cv = self.cv if self.request.margin is None else self.request.noise_limit
         return self.spread.smallest_share(cv, self.reports, self._reached)
 
@@ -119,7 +124,8 @@ class Plan(Result):
 
     @cached_property
     def sampled_loss(self) -> StatedLoss:
-        """Of one answer, to anyone who cannot tell who took part: in a crowd of the planned population."""
+        """Of one answer, to anyone who cannot tell who took part: in a crowd of the planned
+        population."""
         return self.releases.sampled(self.population)
 
     @property
@@ -129,12 +135,14 @@ class Plan(Result):
 
     @cached_property
     def epsilon_zero_knowledge(self) -> float:
-        """Of one answer, in the zero-knowledge sense, up to a delta without a known constant; `inf` if everybody answers."""
+        """Of one answer, in the zero-knowledge sense, up to a delta without a known constant; `inf`
+        if everybody answers."""
         return self.releases.zero_knowledge
 
     @cached_property
     def epsilon_shuffled(self) -> float | None:
-        """Of one answer, to anyone who sees only the shuffled reports of an epoch, except with probability `STATED_DELTA`.
+        """Of one answer, to anyone who sees only the shuffled reports of an epoch, except with
+        probability `STATED_DELTA`.
 
         None for replayed answers: no such claim is made for them.
         """
@@ -148,17 +156,19 @@ class Plan(Result):
 
     @cached_property
     def lifetime_sampled(self) -> float:
-        """Of all epochs together, to anyone who cannot tell who took part; with the delta and crowd of `sampled_loss`."""
+        """Of all epochs together, to anyone who cannot tell who took part; with the delta and crowd
+        of `sampled_loss`."""
         return self.releases.sampled_life(self.population).epsilon
 
     @property
     def report_bytes(self) -> int:
         """The size of one report."""
-        return report_bytes(self.mechanism)
+        return self.mechanism.report_bytes
 
     @cached_property
     def detectable_difference(self) -> float | None:
-        """How far above the planned share one half of the population must be to be distinguished from the other half.
+        """How far above the planned share one half of the population must be to be distinguished
+        from the other half.
 
         With 80 % power at a significance of 5 %; None if no difference is enough.
         """
@@ -180,7 +190,8 @@ class Plan(Result):
         return rendering.risk(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with derived figures, of which infinite ones are None."""
+        """Ready for JSON: what :meth:`from_dict` reads, with derived figures, of which infinite
+        ones are None."""
         return {
             **fields_of(self),
             "solved_for": self.solved_for,
@@ -210,9 +221,19 @@ class Plan(Result):
     def _display(self, confidence: float = 0.95) -> Display:
         what = rendering.figure_name(self.request)
         factor, unit = (100.0, " (%)") if self.solved_for in ("share", "target") else (1.0, "")
-        columns = ("mechanism", what, "report bytes", "local epsilon", "sampled epsilon (formula)", "asked")
+        columns = (
+            "mechanism",
+            what,
+            "report bytes",
+            "local epsilon",
+            "sampled epsilon (formula)",
+            "asked",
+        )
         others = self.alternatives
-        rows = [(o.mechanism, o.figure, o.report_bytes, o.epsilon_local, o.epsilon_sampled, o.sampling) for o in others]
+        rows = [
+            (o.mechanism, o.figure, o.report_bytes, o.epsilon_local, o.epsilon_sampled, o.sampling)
+            for o in others
+        ]
         bars = [Bar(other.mechanism, factor * other.figure) for other in others]
         return Display(columns, rows, tuple(str(self).splitlines()), bars, f"{what}{unit}")
 
@@ -220,7 +241,9 @@ class Plan(Result):
         return rendering.summary(self)
 
     def __repr__(self) -> str:
-        return f"<Plan: {self.mechanism!r} asked of {self.sampling:.4g} of {self.population:,} people>"
+        return (
+            f"<Plan: {self.mechanism!r} asked of {self.sampling:.4g} of {self.population:,} people>"
+        )
 
 
 def plan(
@@ -244,22 +267,27 @@ def plan(
 ) -> Plan:
     """The best sampling and mechanism for a budget, and the one quantity that was left open.
 
-    There are four quantities: the *population*; the *share* to detect; the *target*, either `cv` (standard error relative
-    to the share) or `margin` (the ± at `confidence`; without a share, for any share); and the privacy, `epsilon`
-    (local: against everybody, as everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part,
-    in a crowd of the population, except with probability 1e-6),
-    or both. Leave one open, and it is found. With only a population and an epsilon, the plan finds what can be detected at all:
-    the smallest share that can be distinguished from zero, and `widest_margin`, the ± of any share. Leave none open, and the plan
-    spends as little epsilon as its target needs: of the sampled one if that is given, else of the local one. With
-    `sampled_epsilon` alone, the local epsilon may be far above it: `notes` says so.
+    There are four quantities: the *population*; the *share* to detect; the *target*, either `cv`
+    (standard error relative to the share) or `margin` (the ± at `confidence`; without a share, for
+    any share); and the privacy, `epsilon` (local: against everybody, as everywhere in this
+    library), `sampled_epsilon` (against anyone who cannot tell who took part, in a crowd of the
+    population, except with probability 1e-6), or both. Leave one open, and it is found. With only a
+    population and an epsilon, the plan finds what can be detected at all: the smallest share that
+    can be distinguished from zero, and `widest_margin`, the ± of any share. Leave none open, and
+    the plan spends as little epsilon as its target needs: of the sampled one if that is given, else
+    of the local one. With `sampled_epsilon` alone, the local epsilon may be far above it: `notes`
+    says so.
 
-    * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss of the whole answer.
-    * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each gets an equal part. With
-      `memoized`, answers are drawn once per true answer and replayed, and there are as many parts as `distinct` true answers.
-    * `rate`: answers per second that the aggregator can handle; `every`: the seconds over which those of an epoch arrive.
+    * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss
+      of the whole answer.
+    * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each
+      gets an equal part. With `memoized`, answers are drawn once per true answer and replayed, and
+      there are as many parts as `distinct` true answers.
+    * `rate`: answers per second that the aggregator can handle; `every`: the seconds over which
+      those of an epoch arrive.
     * `report_bytes`: the most bytes per report.
-    * `finite`: the population is everyone, so that those who were asked add no sampling error. Otherwise it is itself a sample,
-      and the figures are the papers' more conservative ones.
+    * `finite`: the population is everyone, so that those who were asked add no sampling error.
+      Otherwise it is itself a sample, and the figures are the papers' more conservative ones.
     * `mechanism`: use this one, by name.
 
     After Lavengood 2017, section 5.5; never worse than that grid.
@@ -290,16 +318,21 @@ def plan(
 
 
 def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]]:
-    """The same plan with the privacy budget multiplied by each factor, as far as that is feasible: the curve of the trade-off.
+    """The same plan with the privacy budget multiplied by each factor, as far as that is feasible:
+    the curve of the trade-off.
 
     If the epsilon was open, the target is opened instead, and the budget is the one found.
     """
     request = dataclasses.replace(design.request, mechanism=type(design.mechanism).__name__)
     if request.open == "epsilon":
-        request = dataclasses.replace(request, cv=None, margin=None, share=design.share, **_found(design))
+        request = dataclasses.replace(
+            request, cv=None, margin=None, share=design.share, **_found(design)
+        )
     for factor in factors:
         scaled = {
-            name: value * factor for name in ("epsilon", "sampled_epsilon") if (value := getattr(request, name)) is not None
+            name: value * factor
+            for name in ("epsilon", "sampled_epsilon")
+            if (value := getattr(request, name)) is not None
         }
         if request.sampled_epsilon is not None:  # a ceiling on the local epsilon stays where it is
             scaled.pop("epsilon", None)
@@ -324,4 +357,13 @@ def _made(request: PlanRequest) -> Plan:
     outcome, alternatives, excluded = solve(request)
     design = outcome.design
     reason = rendering.why(request, alternatives)
-    return Plan(request, design.mechanism, design.sampling, outcome.population, outcome.share, alternatives, excluded, reason)
+    return Plan(
+        request,
+        design.mechanism,
+        design.sampling,
+        outcome.population,
+        outcome.share,
+        alternatives,
+        excluded,
+        reason,
+    )

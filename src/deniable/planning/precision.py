@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import NamedTuple
 
-import numpy as np
-
+from deniable.checks import check_confidence
 from deniable.errors import PlanError
-from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.numerics import normal_quantile
 
-__all__ = ["FEWEST_REPORTS", "Spread", "deviations", "report_bytes"]
+__all__ = ["FEWEST_REPORTS", "ExpectedSpread", "deviations"]
 
 FEWEST_REPORTS = 30
 """With fewer, the error is not normally distributed, and no ± is worth printing."""
 
 
-class Spread(NamedTuple):
-    """The variance of an estimated share f, times the number of reports: constant + slope * f - f^2.
+class ExpectedSpread(NamedTuple):
+    """The variance of an estimated share f, times the number of reports: constant + slope * f -
+    f^2.
 
-    For any mechanism whose reports support a label with probability a if it is true and b if it is not, because then
-    lam (1 - lam) / (a - b)^2 with lam = b + (a - b) f is a quadratic in f: constant = b (1 - b)/(a - b)^2 and
-    slope = (1 - 2 b)/(a - b).
+    For any mechanism whose reports support a label with probability a if it is true and b if it is
+    not, because then lam (1 - lam) / (a - b)^2 with lam = b + (a - b) f is a quadratic in f:
+    constant = b (1 - b)/(a - b)^2 and slope = (1 - 2 b)/(a - b).
 
     >>> from deniable import OptimizedUnary
-    >>> spread = Spread.of(OptimizedUnary(4, 1.0))
+    >>> spread = ExpectedSpread.of(OptimizedUnary(4, 1.0))
     >>> round(spread.constant, 6) == round(4 * math.e / (math.e - 1) ** 2, 6), round(spread.slope, 6)
     (True, 2.0)
     """
@@ -35,17 +34,19 @@ class Spread(NamedTuple):
     slope: float
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> Spread:
-        """For a mechanism's last label: "yes" for a yes/no question; otherwise all labels are alike."""
+    def of(cls, mechanism: Mechanism) -> ExpectedSpread:
+        """For a mechanism's last label: "yes" for a yes/no question; otherwise all labels are
+        alike."""
         support = mechanism.support()
         if support is None:
             raise PlanError(
-                f"{type(mechanism).__name__} does not report supported labels, so its error depends on the whole population"
+                f"{type(mechanism).__name__} does not report supported labels, so its error depends"
+                " on the whole population"
             )
         return cls.of_pair(float(support[0][-1]), float(support[1][-1]))
 
     @classmethod
-    def of_pair(cls, a: float, b: float) -> Spread:
+    def of_pair(cls, a: float, b: float) -> ExpectedSpread:
         """For reports that support a true label with probability `a` and any other with `b`."""
         return cls(b * (1 - b) / (a - b) ** 2, (1 - 2 * b) / (a - b))
 
@@ -59,7 +60,8 @@ class Spread(NamedTuple):
         return min(self.slope / 2, 1.0)
 
     def stderr(self, share: float, n: float, reached: float = 0.0) -> float:
-        """The standard error from `n` reports; `reached` is the fraction of a finite population that they come from, else 0.
+        """The standard error from `n` reports; `reached` is the fraction of a finite population
+        that they come from, else 0.
 
         V = ( variance - reached * f (1 - f) ) / n: those who were asked add no sampling error.
         """
@@ -80,10 +82,4 @@ def deviations(confidence: float) -> float:
     >>> round(deviations(0.95), 4)
     1.96
     """
-    return NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
-
-
-def report_bytes(mechanism: Mechanism) -> int:
-    """The size of one report."""
-    dtype, shape = mechanism.layout
-    return int(dtype.itemsize * np.prod(shape, dtype=int))
+    return normal_quantile((1 + check_confidence(confidence)) / 2)

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from deniable.checks import check_range, whole
 from deniable.errors import ParameterError
 from deniable.matrices import left_inverse
-from deniable.mechanisms.direct import DirectEncoding
 from deniable.mechanisms.domain import Domain
-from deniable.mechanisms.exact import check_number, check_whole
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.multiple_choice import MultipleChoice
-from deniable.mechanisms.square_wave import SquareWave
-from deniable.mechanisms.subset import SubsetSelection
-from deniable.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from deniable.planning.precision import Spread
+from deniable.mechanisms.protocols.direct import DirectEncoding
+from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
+from deniable.mechanisms.protocols.square_wave import SquareWave
+from deniable.mechanisms.protocols.subset import SubsetSelection
+from deniable.mechanisms.protocols.unary import OptimizedUnary, SymmetricUnary
+from deniable.planning.precision import ExpectedSpread
 from deniable.planning.splitting import VarianceCurve
 from deniable.results import Result
 
@@ -35,10 +35,11 @@ _CURVES: dict[Any, VarianceCurve] = {}
 
 @dataclass(frozen=True, eq=False)
 class Question(Result):
-    """A question with labels, of which a person has one or chooses up to `choose`; or a number from `low` to `high`.
+    """A question with labels, of which a person has one or chooses up to `choose`; or a number from
+    `low` to `high`.
 
-    `importance` weights its squared error against those of other questions; `share` is the share at which the error is planned
-    (by default, the hardest to estimate).
+    `importance` weights its squared error against those of other questions; `share` is the share at
+    which the error is planned (by default, the hardest to estimate).
     """
 
     name: str
@@ -52,21 +53,24 @@ class Question(Result):
 
     def __post_init__(self) -> None:
         if self.numeric and self.labels:
-            raise ParameterError("labels", list(self.labels), "cannot be combined with a range (low, high)")
-        importance = check_number("importance", self.importance)
-        if not (math.isfinite(importance) and importance > 0):
-            raise ParameterError("importance", self.importance, "must be finite and above 0")
-        object.__setattr__(self, "importance", importance)
-        if self.share is not None and not 0 < check_number("share", self.share) < 1:
-            raise ParameterError("share", self.share, "must lie strictly between 0 and 1")
+            raise ParameterError(
+                "labels", list(self.labels), "cannot be combined with a range (low, high)"
+            )
+        object.__setattr__(self, "importance", check_range("importance", self.importance, above=0))
+        if self.share is not None:
+            check_range("share", self.share, above=0, below=1)
         if self.numeric:
             if self.low is None or self.high is None:
-                raise ParameterError("high" if self.high is None else "low", None, "must be given: a number has a range")
+                raise ParameterError(
+                    "high" if self.high is None else "low",
+                    None,
+                    "must be given: a number has a range",
+                )
             self._wave(1.0)  # refuses an invalid range
             return
         domain = Domain.of(self.labels)
         object.__setattr__(self, "labels", tuple(domain.labels))
-        check_whole("choose", self.choose, 1, len(domain))
+        whole("choose", self.choose, 1, len(domain))
 
     @property
     def numeric(self) -> bool:
@@ -84,10 +88,12 @@ class Question(Result):
         return not (self.numeric or self.multiple)
 
     def _wave(self, epsilon: float) -> SquareWave:
-        """The square wave of a number. Bins of several whole numbers are of equal size, the last may reach beyond `high`."""
+        """The square wave of a number. Bins of several whole numbers are of equal size, the last
+        may reach beyond `high`."""
         assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
         count = round(self.high - self.low) + 1
-        if not self.integers or not float(self.low).is_integer() or count < 2:  # an invalid range is refused by the wave
+        # an invalid range is refused by the wave
+        if not self.integers or not float(self.low).is_integer() or count < 2:
             return SquareWave(epsilon, _MOST_BINS, self.low, self.high, self.integers)
         width = math.ceil(count / _MOST_BINS)
         bins = math.ceil(count / width)
@@ -109,32 +115,42 @@ class Question(Result):
     def mechanism(self, epsilon: float) -> Mechanism:
         """The one with the smallest error at an epsilon or below it.
 
-        Some mechanisms do worse with more: at an epsilon at which subset selection reports smaller sets, or a square wave is
-        narrower by a bin, the variance of the planned share rises. Such a mechanism is given less than it may spend.
+        Some mechanisms do worse with more: at an epsilon at which subset selection reports smaller
+        sets, or a square wave is narrower by a bin, the variance of the planned share rises. Such a
+        mechanism is given less than it may spend.
         """
         found, variance = self._best(epsilon)
         lower, least = self._curve.least_up_to(epsilon)
         return self._best(lower)[0] if least < variance / _AS_GOOD else found
 
     def _best(self, epsilon: float) -> tuple[Mechanism, float]:
-        """The simplest of the mechanisms at this epsilon that are as good as the best, and its variance."""
+        """The simplest of the mechanisms at this epsilon that are as good as the best, and its
+        variance."""
         found = self.candidates(epsilon)
         variances = [self.variance(mechanism) for mechanism in found]
-        best = next(at for at, variance in enumerate(variances) if variance <= _AS_GOOD * min(variances))
+        best = next(
+            at for at, variance in enumerate(variances) if variance <= _AS_GOOD * min(variances)
+        )
         return found[best], variances[best]
 
     def _kind_and_variance(self, epsilon: float) -> tuple[Hashable, float]:
-        """The best mechanism's kind, with the whole numbers that change with epsilon, and its variance."""
+        """The best mechanism's kind, with the whole numbers that change with epsilon, and its
+        variance."""
         mechanism, variance = self._best(epsilon)
-        whole = mechanism.w if isinstance(mechanism, SubsetSelection) else getattr(mechanism, "half_width", None)
+        whole = (
+            mechanism.w
+            if isinstance(mechanism, SubsetSelection)
+            else getattr(mechanism, "half_width", None)
+        )
         return (type(mechanism), whole), variance
 
     def planned_share(self, mechanism: Mechanism) -> float:
         """The share at which the error is stated."""
-        return Spread.of(mechanism).worst_share if self.share is None else self.share
+        return ExpectedSpread.of(mechanism).worst_share if self.share is None else self.share
 
     def variance(self, mechanism: Mechanism) -> float:
-        """n times the variance of a share; for a number, of its mean relative to its range, if all are equally frequent."""
+        """n times the variance of a share; for a number, of its mean relative to its range, if all
+        are equally frequent."""
         if isinstance(mechanism, SquareWave):
             matrix = mechanism.channel()
             assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
@@ -142,7 +158,7 @@ class Question(Result):
             contributions = weights @ left_inverse(matrix)
             rates = matrix.mean(axis=1)
             return float(rates @ contributions**2 - (rates @ contributions) ** 2)
-        spread = Spread.of(mechanism)
+        spread = ExpectedSpread.of(mechanism)
         return spread.variance(self.planned_share(mechanism))
 
     @cached_property
@@ -154,5 +170,6 @@ class Question(Result):
         return _CURVES[key]
 
     def variances(self, epsilons: Any) -> Any:
-        """The least variances that some epsilons allow, by interpolation, for the search over budgets."""
+        """The least variances that some epsilons allow, by interpolation, for the search over
+        budgets."""
         return self._curve.variances(epsilons)

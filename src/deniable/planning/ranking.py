@@ -11,14 +11,15 @@ from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.planning.candidates import Candidate, candidates
 from deniable.planning.design import Design, Shortage, fine_design, rough_design
 from deniable.planning.nearest import infeasible
-from deniable.planning.outcome import Outcome, design_error, reach, settle
+from deniable.planning.outcome import DesignOutcome, design_error, reach, settle
 from deniable.planning.request import PlanRequest
 from deniable.results import Result
 
 __all__ = ["Alternative", "solve"]
 
 _AS_GOOD = 1.01
-"""Mechanisms whose goals differ by less are considered equal, and the one with the shorter report wins."""
+"""Mechanisms whose goals differ by less are considered equal, and the one with the shorter report
+wins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +30,12 @@ class Alternative(Result):
     report_bytes: int
     epsilon_local: float
     epsilon_sampled: float
-    """By the formula for large crowds, for comparison: only the plan itself states a loss, with its crowd and its delta."""
+    """By the formula for large crowds, for comparison: only the plan itself states a loss, with its
+    crowd and its delta."""
     sampling: float
     figure: float
-    """What was open: the smallest share, the population, the standard error, or the epsilon that `PlanRequest.spares` names."""
+    """What was open: the smallest share, the population, the standard error, or the epsilon that
+    `PlanRequest.spares` names."""
 
 
 class _Entry(NamedTuple):
@@ -40,16 +43,25 @@ class _Entry(NamedTuple):
     design: Design
 
 
-def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[str, str]]:
-    """The best outcome; all feasible mechanisms, the winner first; and the infeasible ones, with the reason."""
+def solve(request: PlanRequest) -> tuple[DesignOutcome, tuple[Alternative, ...], dict[str, str]]:
+    """The best outcome; all feasible mechanisms, the winner first; and the infeasible ones, with
+    the reason."""
     entries: list[_Entry] = []
     excluded: dict[str, str] = {}
     short: list[tuple[Shortage, Candidate]] = []
     too_long: list[tuple[Design | Shortage, Candidate]] = []
     for candidate in _known(request):
-        design = rough_design(request, candidate)
+        try:
+            design = rough_design(request, candidate)
+        except Exception as error:  # a mechanism of another package must not end the plan of all
+            if candidate.own:
+                raise
+            excluded[candidate.name] = f"failed: {type(error).__name__}: {error}"
+            continue
         if request.report_bytes is not None and design.bytes > request.report_bytes:
-            excluded[candidate.name] = f"sends {design.bytes} bytes, but only {request.report_bytes} are allowed"
+            excluded[candidate.name] = (
+                f"sends {design.bytes} bytes, but only {request.report_bytes} are allowed"
+            )
             too_long.append((design, candidate))
         elif isinstance(design, Shortage):
             excluded[candidate.name] = f"would need {design.times:.3g} times as many reports"
@@ -59,7 +71,10 @@ def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[
     for entry in _ranked(entries):
         outcome = settle(request, fine_design(request, entry.candidate, entry.design))
         if outcome is not None:
-            others = sorted((other for other in entries if other is not entry), key=lambda other: other.design.goal)
+            others = sorted(
+                (other for other in entries if other is not entry),
+                key=lambda other: other.design.goal,
+            )
             ranked = [_Entry(entry.candidate, outcome.design), *others]
             return outcome, tuple(_alternative(request, each) for each in ranked), excluded
     if entries:
@@ -69,8 +84,13 @@ def solve(request: PlanRequest) -> tuple[Outcome, tuple[Alternative, ...], dict[
     raise _too_long(request, too_long)
 
 
-def _too_long(request: PlanRequest, found: Sequence[tuple[Design | Shortage, Candidate]]) -> InfeasiblePlanError:
-    problem = f"every mechanism for {request.buckets} buckets sends more than {request.report_bytes} bytes per report"
+def _too_long(
+    request: PlanRequest, found: Sequence[tuple[Design | Shortage, Candidate]]
+) -> InfeasiblePlanError:
+    problem = (
+        f"every mechanism for {request.buckets} buckets sends more than {request.report_bytes}"
+        " bytes per report"
+    )
     enough = [design.bytes for design, _ in found if isinstance(design, Design)]
     if enough:
         return InfeasiblePlanError(problem, {"report_bytes": min(enough)})
@@ -87,12 +107,15 @@ def _known(request: PlanRequest) -> Sequence[Candidate]:
     chosen = [candidate for candidate in known if candidate.name == request.mechanism]
     if not chosen:
         names = ", ".join(candidate.name for candidate in known)
-        raise ParameterError("mechanism", request.mechanism, f"must be one that can answer this question: {names}")
+        raise ParameterError(
+            "mechanism", request.mechanism, f"must be one that can answer this question: {names}"
+        )
     return chosen
 
 
 def _ranked(entries: list[_Entry]) -> list[_Entry]:
-    """In order of their goals, except that those close to the best come first, shortest report first."""
+    """In order of their goals, except that those close to the best come first, shortest report
+    first."""
     best = min((entry.design.goal for entry in entries), default=0.0)
 
     def merit(entry: _Entry) -> tuple[bool, float]:

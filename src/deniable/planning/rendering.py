@@ -1,4 +1,5 @@
-"""Plans in words: what is promised, what the person who answers risks, and why this mechanism won."""
+"""Plans in words: what is promised, what the person who answers risks, and why this mechanism
+won."""
 
 from __future__ import annotations
 
@@ -11,18 +12,30 @@ if TYPE_CHECKING:
     from deniable.planning.ranking import Alternative
     from deniable.planning.request import PlanRequest
 
-__all__ = ["error", "figure", "figure_name", "local_excess", "notes", "percent", "risk", "summary", "why"]
+__all__ = [
+    "error",
+    "figure",
+    "figure_name",
+    "local_excess",
+    "notes",
+    "percent",
+    "risk",
+    "summary",
+    "why",
+]
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with three digits.
+    """A share as a percentage with three digits; nearly all is not rounded up to 100 %.
 
-    >>> percent(0.0780411)
-    '7.8 %'
-    >>> percent(0.000412)
-    '0.0412 %'
+    >>> percent(0.0780411), percent(0.000412), percent(0.999851), percent(1.0)
+    ('7.8 %', '0.0412 %', '99.98 %', '100 %')
     """
-    return f"{100 * share:.3g} %" if share < 0.99 or share == 1 else f"{100 * share:.6g} %"
+    return (
+        f"{math.floor(10_000 * share + 1e-9) / 100:g} %"
+        if 0.99 <= share < 1
+        else f"{100 * share:.3g} %"
+    )
 
 
 def _factor(epsilon: float) -> str:
@@ -36,29 +49,36 @@ def _factor(epsilon: float) -> str:
 def error(plan: Plan) -> str:
     """The planned share with its ±."""
     relative = "" if math.isinf(plan.cv) else f" (cv {percent(plan.cv)})"
-    return f"{percent(plan.share)} ± {percent(plan.margin)} at {percent(plan.request.confidence)}{relative}"
+    return (
+        f"{percent(plan.share)} ± {percent(plan.margin)} at {100 * plan.request.confidence:g}"
+        f" %{relative}"
+    )
 
 
 def risk(plan: Plan) -> tuple[str, ...]:
-    """What the person who answers risks: against everybody first, then against anyone who cannot tell who took part."""
+    """What the person who answers risks: against everybody first, then against anyone who cannot
+    tell who took part."""
     several = plan.request.answers > 1
     local = (
-        f"Whatever you answer, nobody's odds about you change by more than a factor of {_factor(plan.epsilon_local)}, "
-        "even if they see that you sent something."
+        "Whatever you answer, nobody's odds about you change by more than a factor of"
+        f" {_factor(plan.epsilon_local)}, even if they see that you sent something."
     )
     if plan.sampling < 1:
         sampled = (
-            "For anyone who cannot tell whether you took part, the odds change by at most a factor of "
-            f"{_factor(plan.epsilon_sampled)}, except with probability {plan.sampled_loss.delta:g}: "
-            f"only {percent(plan.sampling)} of {plan.population:,} people answer. Among fewer people it is more."
+            "For anyone who cannot tell whether you took part, the odds change by at most a factor"
+            f" of {_factor(plan.epsilon_sampled)}, except with probability"
+            f" {plan.sampled_loss.delta:g}: about {plan.reports:,.0f} of {plan.population:,} people"
+            " answer. Among fewer people it is more."
         )
     else:
-        sampled = "Everybody answers, so sampling hides nobody: the factor is the same for the analyst."
+        sampled = (
+            "Everybody answers, so sampling hides nobody: the factor is the same for the analyst."
+        )
     lines = [local, sampled]
     if several:
         lines.append(
-            f"After all {plan.request.answers} answers the factors are {_factor(plan.lifetime_local)} "
-            f"and {_factor(plan.lifetime_sampled)}."
+            f"After all {plan.request.answers} answers the factors are"
+            f" {_factor(plan.lifetime_local)} and {_factor(plan.lifetime_sampled)}."
         )
     return tuple(lines)
 
@@ -72,14 +92,15 @@ def notes(plan: Plan) -> tuple[str, ...]:
         lines.append(excess)
     if request.epochs > 1 and request.memoized:
         lines.append(
-            f"Answers are drawn once for each of {request.distinct} distinct true answers and replayed in {request.epochs} "
-            f"epochs. Who takes part is drawn in each: {percent(plan.releases.heard)} of the people are heard at least once, "
-            "and equal reports link theirs."
+            f"Answers are drawn once for each of {request.distinct} distinct true answers and"
+            f" replayed in {request.epochs} epochs. Who takes part is drawn in each:"
+            f" {percent(plan.releases.heard)} of the people are heard at least once, and equal"
+            " reports link theirs."
         )
     elif request.epochs > 1:
         lines.append(
-            f"Each of the {request.epochs} epochs gets an equal part of the epsilons, which add up; "
-            "the error is that of one epoch."
+            f"Each of the {request.epochs} epochs gets an equal part of the epsilons, which add up;"
+            " the error is that of one epoch."
         )
     if plan.sampling == 1:
         lines.append("With everybody answering there is no zero-knowledge guarantee.")
@@ -91,11 +112,16 @@ def notes(plan: Plan) -> tuple[str, ...]:
 def local_excess(plan: Plan) -> str | None:
     """The warning that the local epsilon is above the only epsilon requested, if it is."""
     requested_epsilon = plan.request.sampled_epsilon
-    if requested_epsilon is None or plan.request.epsilon is not None or plan.lifetime_local <= requested_epsilon:
+    if (
+        requested_epsilon is None
+        or plan.request.epsilon is not None
+        or plan.lifetime_local <= requested_epsilon
+    ):
         return None
     return (
-        f"The local epsilon, {plan.lifetime_local:.4g}, is above the requested {requested_epsilon:g}, which holds only "
-        "against anyone who cannot tell who took part. Give a local epsilon too, to bound what everybody else learns."
+        f"The local epsilon, {plan.lifetime_local:.4g}, is above the requested"
+        f" {requested_epsilon:g}, which holds only against anyone who cannot tell who took part."
+        " Give a local epsilon too, to bound what everybody else learns."
     )
 
 
@@ -104,6 +130,7 @@ _SMALL = {
     "population": "population needed",
     "target": "standard error",
 }
+_WINS = {"share": "detects the smallest share", "population": "needs the fewest people"}
 
 
 def figure_name(request: PlanRequest) -> str:
@@ -123,7 +150,8 @@ def why(request: PlanRequest, alternatives: Sequence[Alternative]) -> str:
     first = alternatives[0]
     if request.buckets == 1 and first.mechanism == "BinaryResponse":
         return (
-            "A yes/no answer is one bit, and no mechanism with this epsilon has a smaller error than two coins, the second fair."
+            "A yes/no answer is one bit, and no mechanism with this epsilon has a smaller error"
+            " than two coins, the second fair."
         )
     if len(alternatives) == 1:
         return f"{first.mechanism} is the only feasible mechanism."
@@ -132,11 +160,13 @@ def why(request: PlanRequest, alternatives: Sequence[Alternative]) -> str:
     own, next_best = figure(request.open, first.figure), figure(request.open, second.figure)
     if second.figure <= first.figure:
         return (
-            f"{first.mechanism} ({what} {own}, in reports of {_bytes(first)}) comes within 1 % of {second.mechanism} "
-            f"({next_best}, in reports of {_bytes(second)}), and no such mechanism has shorter reports."
+            f"{first.mechanism} ({what} {own}, in reports of {_bytes(first)}) comes within 1 % of"
+            f" {second.mechanism} ({next_best}, in reports of {_bytes(second)}), and no such"
+            " mechanism has shorter reports."
         )
+    wins = _WINS.get(request.open, f"has the smallest {what}")
     return (
-        f"{first.mechanism} has the smallest {what}: {own}, in reports of {_bytes(first)}; "
+        f"{first.mechanism} {wins}: {own}, in reports of {_bytes(first)}; "
         f"{second.mechanism} comes next: {next_best}, in reports of {_bytes(second)}."
     )
 
@@ -150,7 +180,10 @@ def summary(plan: Plan) -> str:
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
         f"share {error(plan)}",
-        f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_zero_knowledge:.4g} zero-knowledge, sampled {plan.sampled_loss}",
+        (
+            f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_zero_knowledge:.4g}"
+            f" zero-knowledge, sampled {plan.sampled_loss}"
+        ),
         *plan.risk,
         plan.reason,
         *plan.notes,

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from deniable.checks import LARGEST_LOSS, check_confidence, check_count, check_epsilon
 from deniable.errors import ParameterError, PlanError
-from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.domain import LARGEST_DOMAIN
-from deniable.mechanisms.exact import check_epsilon
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.precision import deviations
-from deniable.privacy.checks import LARGEST_LOSS, check_count
 from deniable.privacy.composition import share_of_budget
 from deniable.privacy.release_accountant import Releases
 from deniable.privacy.response import largest_sampling
@@ -22,12 +20,14 @@ from deniable.results import Result
 __all__ = ["SMALLEST", "PlanRequest"]
 
 SMALLEST = 1e-9
-"""Of a ±, a share or a cv: less asks for more people than there are, and its square has no digits left."""
+"""Of a ±, a share or a cv: less asks for more people than there are, and its square has no digits
+left."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest(Result):
-    """All but one of: population, share, target (cv or margin), privacy (epsilon, sampled_epsilon or both). See `plan`."""
+    """All but one of: population, share, target (cv or margin), privacy (epsilon, sampled_epsilon
+    or both). See `plan`."""
 
     population: int | None = None
     share: float | None = None
@@ -49,7 +49,13 @@ class PlanRequest(Result):
     mechanism: str | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("population", 1), ("buckets", 1), ("epochs", 1), ("distinct", 1), ("report_bytes", 1)):
+        for name, least in (
+            ("population", 1),
+            ("buckets", 1),
+            ("epochs", 1),
+            ("distinct", 1),
+            ("report_bytes", 1),
+        ):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, check_count(name, value, least))
@@ -80,24 +86,30 @@ class PlanRequest(Result):
         if self.cv is not None and self.margin is not None:
             raise PlanError("cv and margin are two ways to state the target: give one of them")
         if self.distinct > 1 and not self.memoized:
-            raise PlanError("distinct counts the true answers of a memoizing client: it needs memoized")
+            raise PlanError(
+                "distinct counts the true answers of a memoizing client: it needs memoized"
+            )
         missing = [name for name, given in self._given().items() if not given]
-        if missing == ["share", "a target"]:  # what can be detected at all: the smallest share whose ± is not larger than itself
+        # what can be detected at all: the smallest share whose ± is not larger than itself
+        if missing == ["share", "a target"]:
             object.__setattr__(self, "cv", self.noise_limit)
             return
         if len(missing) > 1:
             raise PlanError(
-                f"{' and '.join(missing)} are open: give all but one of population, share, target (cv or margin) and epsilon"
+                f"{' and '.join(missing)} are open: give all but one of population, share, target"
+                " (cv or margin) and epsilon"
             )
         if self.cv is not None and self.cv > self.noise_limit:
             raise PlanError(
-                f"cv = {self.cv:g} is white noise: the ± at {self.confidence:.0%} would be {self.z * self.cv:.0%} of the share; "
-                f"give a cv of at most {math.floor(self.noise_limit * 1e4) / 1e4:g}"
+                f"cv = {self.cv:g} is white noise: the ± at {self.confidence:.0%} would be"
+                f" {self.z * self.cv:.0%} of the share; give a cv of at most"
+                f" {math.floor(self.noise_limit * 1e4) / 1e4:g}"
             )
         if self.margin is not None and self.margin > (self.share or 0.5):
             raise PlanError(
-                f"margin = {self.margin:g} is white noise: a ± as large as the share itself cannot distinguish "
-                f"{self.share or 0.5:g} from zero; give a margin of at most {self.share or 0.5:g}"
+                f"margin = {self.margin:g} is white noise: a ± as large as the share itself cannot"
+                f" distinguish {self.share or 0.5:g} from zero; give a margin of at most"
+                f" {self.share or 0.5:g}"
             )
 
     def given(self, name: str) -> float:
@@ -119,19 +131,22 @@ class PlanRequest(Result):
     def open(self) -> str:
         """What is to be found: population, share, target or epsilon.
 
-        If nothing is open, it is epsilon: the given one is a ceiling, and a plan spends no more than its target needs.
+        If nothing is open, it is epsilon: the given one is a ceiling, and a plan spends no more
+        than its target needs.
         """
         missing = [name for name, given in self._given().items() if not given]
         return "target" if missing == ["a target"] else missing[0] if missing else "epsilon"
 
     @property
     def open_ended(self) -> bool:
-        """Whether only a population and an epsilon are given: the smallest detectable share is wanted."""
+        """Whether only a population and an epsilon are given: the smallest detectable share is
+        wanted."""
         return self.share is None and self.margin is None and self.cv == self.noise_limit
 
     @property
     def spares(self) -> str:
-        """Which epsilon a plan minimises if epsilon is open: "sampled" if a ceiling on that one is given, else "local"."""
+        """Which epsilon a plan minimises if epsilon is open: "sampled" if a ceiling on that one is
+        given, else "local"."""
         return "local" if self.sampled_epsilon is None else "sampled"
 
     @cached_property
@@ -141,24 +156,28 @@ class PlanRequest(Result):
 
     @property
     def noise_limit(self) -> float:
-        """The cv at which the ± is as large as the share itself. Beyond it, an estimate cannot be distinguished from zero."""
+        """The cv at which the ± is as large as the share itself. Beyond it, an estimate cannot be
+        distinguished from zero."""
         return 1 / self.z
 
     @property
     def answers(self) -> int:
-        """How many answers share the privacy budget: one per epoch or, memoized, one per distinct true answer."""
+        """How many answers share the privacy budget: one per epoch or, memoized, one per distinct
+        true answer."""
         return self.distinct if self.memoized else self.epochs
 
     @cached_property
     def sampled_ceiling(self) -> float | None:
-        """The sampled epsilon that one fresh answer may have or, memoized, all replays of all permanent answers together."""
+        """The sampled epsilon that one fresh answer may have or, memoized, all replays of all
+        permanent answers together."""
         if self.sampled_epsilon is None or self.memoized:
             return self.sampled_epsilon
         return share_of_budget(self.sampled_epsilon, self.epochs)
 
     @property
     def linked(self) -> int:
-        """How many answers one tossed coin gives away: memoized, any epoch in which a person is heard counts for all of them."""
+        """How many answers one tossed coin gives away: memoized, any epoch in which a person is
+        heard counts for all of them."""
         return self.distinct if self.memoized else 1
 
     @property
@@ -167,7 +186,8 @@ class PlanRequest(Result):
         return self.epochs if self.memoized else 1
 
     def largest_sampling(self, epsilon: float) -> float:
-        """The largest fraction of people that may be asked in an epoch if an answer loses `epsilon`, rounded down."""
+        """The largest fraction of people that may be asked in an epoch if an answer loses
+        `epsilon`, rounded down."""
         if self.sampled_ceiling is None:
             return 1.0
         heard = largest_sampling(min(self.linked * epsilon, LARGEST_LOSS), self.sampled_ceiling)
@@ -178,7 +198,9 @@ class PlanRequest(Result):
     def releases(self, mechanism: Mechanism, sampling: float) -> Releases:
         """What leaves the devices of people who are asked in this way."""
         permanent = mechanism if self.memoized else None
-        return Releases(mechanism, sampling, self.epochs, permanent=permanent, distinct=self.distinct)
+        return Releases(
+            mechanism, sampling, self.epochs, permanent=permanent, distinct=self.distinct
+        )
 
     @cached_property
     def local_ceiling(self) -> float | None:

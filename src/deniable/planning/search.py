@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from deniable.numerics import boundary
+
 __all__ = ["first_below", "least"]
 
 _RATIO = (math.sqrt(5) - 1) / 2
 
 
 def least(f: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    """A point within `tolerance` of the minimum of a unimodal function on [low, high], by golden section.
+    """A point within `tolerance` of the minimum of a unimodal function on [low, high], by golden
+    section.
 
     For a smooth function, its value is then off only by the order of the tolerance squared.
 
@@ -30,16 +33,13 @@ def least(f: Callable[[float], float], low: float, high: float, tolerance: float
     return points[values.index(min(values))]
 
 
-def first_below(f: Callable[[float], float], level: float, low: float, high: float, tolerance: float) -> float:
-    """The first x in [low, high], to within `tolerance`, at which a decreasing function is at most `level`; true at `high`.
+def first_below(
+    f: Callable[[float], float], level: float, low: float, high: float, tolerance: float
+) -> float:
+    """The first x in [low, high], to within `tolerance`, at which a decreasing function is at most
+    `level`; true at `high`.
 
     >>> round(first_below(lambda x: 1 / x, 0.25, 1.0, 100.0, 1e-9), 6)
     4.0
     """
-    while high - low > tolerance:
-        middle = (low + high) / 2
-        if f(middle) <= level:
-            high = middle
-        else:
-            low = middle
-    return high
+    return boundary(lambda x: f(x) <= level, low, high, tolerance=tolerance)

@@ -1,8 +1,9 @@
 """How one budget is split among questions: the split with the least sum of weighted variances.
 
-A question's variance falls with its epsilon, but neither smoothly nor along a convex curve, because mechanisms change where
-another becomes better. Steps that always go to the question that gains most can therefore stop far from the optimum. The search
-here is exact on a grid of budgets (dynamic programming), and then moves ever smaller amounts between pairs of questions.
+A question's variance falls with its epsilon, but neither smoothly nor along a convex curve, because
+mechanisms change where another becomes better. Steps that always go to the question that gains most
+can therefore stop far from the optimum. The search here is exact on a grid of budgets (dynamic
+programming), and then moves ever smaller amounts between pairs of questions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.mechanisms.exact import LARGEST_EPSILON, SMALLEST_EPSILON
+from deniable.checks import LARGEST_EPSILON, SMALLEST_EPSILON
 
 __all__ = ["VarianceCurve", "split_budget"]
 
@@ -42,9 +43,11 @@ class VarianceCurve(NamedTuple):
 
     @classmethod
     def of(cls, best: Callable[[float], tuple[Hashable, float]]) -> VarianceCurve:
-        """From the best mechanism's kind and variance at an epsilon: where the kind changes, the variance may rise.
+        """From the best mechanism's kind and variance at an epsilon: where the kind changes, the
+        variance may rise.
 
-        The last epsilon of every kind is found by bisection, so that the least variance before a rise is listed.
+        The last epsilon of every kind is found by bisection, so that the least variance before a
+        rise is listed.
         """
         found: dict[float, tuple[Hashable, float]] = {}
 
@@ -65,11 +68,15 @@ class VarianceCurve(NamedTuple):
         least = np.asarray(np.minimum.accumulate(raw))
         reached = np.maximum.accumulate(np.where(raw == least, np.arange(raw.size), 0))
         first = least[0] * (_LEAST_EPSILON / SMALLEST_EPSILON) ** 2
-        logarithms = (np.log(np.append(SMALLEST_EPSILON, epsilons)), np.log(np.append(first, least)))
+        logarithms = (
+            np.log(np.append(SMALLEST_EPSILON, epsilons)),
+            np.log(np.append(first, least)),
+        )
         return cls(epsilons, least, epsilons[reached], logarithms)
 
     def least_up_to(self, epsilon: float) -> tuple[float, float]:
-        """The best of the listed epsilons that are not larger, and its variance; if all are larger, no variance at all."""
+        """The best of the listed epsilons that are not larger, and its variance; if all are larger,
+        no variance at all."""
         place = int(np.searchsorted(self.epsilons, epsilon, side="right")) - 1
         return (epsilon, np.inf) if place < 0 else (float(self.at[place]), float(self.least[place]))
 
@@ -78,8 +85,11 @@ class VarianceCurve(NamedTuple):
         return np.asarray(np.exp(np.interp(np.log(epsilons), *self.logarithms)))
 
 
-def split_budget(costs: Sequence[Callable[[_Floats], _Floats]], budget: float, ceiling: float | None = None) -> list[float]:
-    """The epsilon of each question for the least sum of `costs`, functions of epsilon that never rise.
+def split_budget(
+    costs: Sequence[Callable[[_Floats], _Floats]], budget: float, ceiling: float | None = None
+) -> list[float]:
+    """The epsilon of each question for the least sum of `costs`, functions of epsilon that never
+    rise.
 
     The epsilons sum to at most `budget`, and none exceeds `ceiling`.
 
@@ -99,10 +109,12 @@ def split_budget(costs: Sequence[Callable[[_Floats], _Floats]], budget: float, c
 
 
 def _best_steps(tables: _Floats, steps: int) -> NDArray[np.intp]:
-    """For each question, the number of steps beyond the first, exactly the best for these tables of costs."""
+    """For each question, the number of steps beyond the first, exactly the best for these tables of
+    costs."""
     d, most = tables.shape
     free = steps - d
-    total = np.zeros(free + 1)  # the least cost of the questions so far, by the steps they have beyond their first
+    # the least cost of the questions so far, by the steps they have beyond their first
+    total = np.zeros(free + 1)
     taken = np.zeros((d, free + 1), dtype=np.intp)
     for question in range(d):
         best = np.full(free + 1, np.inf)
@@ -119,17 +131,28 @@ def _best_steps(tables: _Floats, steps: int) -> NDArray[np.intp]:
     return found
 
 
-def _exchanged(costs: Sequence[Callable[[_Floats], _Floats]], parts: _Floats, budget: float, unit: float, top: float) -> _Floats:
-    """Move ever smaller amounts to a question, from another one or from what is left, while the sum of costs falls."""
+def _exchanged(
+    costs: Sequence[Callable[[_Floats], _Floats]],
+    parts: _Floats,
+    budget: float,
+    unit: float,
+    top: float,
+) -> _Floats:
+    """Move ever smaller amounts to a question, from another one or from what is left, while the sum
+    of costs falls."""
 
     def values(epsilons: _Floats) -> _Floats:
-        return np.array([float(cost(epsilon)) for cost, epsilon in zip(costs, epsilons, strict=True)])
+        return np.array(
+            [float(cost(epsilon)) for cost, epsilon in zip(costs, epsilons, strict=True)]
+        )
 
     parts, amount = parts.copy(), unit
     for _ in range(_HALVINGS):
         for _ in range(4 * len(parts)):
             now = values(parts)
-            gain = np.where(parts + amount <= top, now - values(np.minimum(parts + amount, top)), -np.inf)
+            gain = np.where(
+                parts + amount <= top, now - values(np.minimum(parts + amount, top)), -np.inf
+            )
             kept = parts - amount > SMALLEST_EPSILON
             loss = np.where(kept, values(np.where(kept, parts - amount, parts)) - now, np.inf)
             free = 0.0 if parts.sum() + amount <= budget else np.inf

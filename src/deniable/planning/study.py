@@ -1,4 +1,5 @@
-"""Planning a study of one sensitive question: which design needs how many people, for a proportion or for a regression."""
+"""Planning a study of one sensitive question: which design needs how many people, for a proportion
+or for a regression."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from deniable.checks import check_epsilon, check_range, whole
 from deniable.display import Bar, Display, loss_text, pad, text_width
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.mechanisms.designs import (
@@ -23,12 +24,18 @@ from deniable.mechanisms.designs import (
     UnrelatedQuestion,
     Warner,
 )
-from deniable.mechanisms.exact import check_epsilon
+from deniable.numerics import normal_quantile
 from deniable.planning.power import open_share
 from deniable.planning.precision import deviations
 from deniable.results import Result
 
-__all__ = ["DesignComparison", "DesignNeed", "compare_designs", "people_to_invite", "regression_sample_size"]
+__all__ = [
+    "DesignComparison",
+    "DesignNeed",
+    "compare_designs",
+    "people_to_invite",
+    "regression_sample_size",
+]
 
 _ITEMS, _SPREAD = 4, 1.0
 """Of the list experiment that is compared: four harmless items, with a standard deviation of 1."""
@@ -51,7 +58,8 @@ class DesignNeed(Result):
 
 @dataclass(frozen=True, eq=False)
 class DesignComparison(Result):
-    """Designs for one sensitive question at the same protection, the cheapest first; those without protection at the end."""
+    """Designs for one sensitive question at the same protection, the cheapest first; those without
+    protection at the end."""
 
     prevalence: float
     epsilon: float
@@ -64,18 +72,23 @@ class DesignComparison(Result):
         for need in self.designs:
             if need.design.startswith(design):
                 return need
-        raise ParameterError("design", design, f"must be one of {', '.join(need.design for need in self.designs)}")
+        raise ParameterError(
+            "design", design, f"must be one of {', '.join(need.design for need in self.designs)}"
+        )
 
     def _display(self, confidence: float = 0.95) -> Display:
         columns = ("design", "epsilon", "bias", "stderr", "people")
-        rows = [(need.design, need.epsilon, need.bias, need.stderr, need.people) for need in self.designs]
+        rows = [
+            (need.design, need.epsilon, need.bias, need.stderr, need.people)
+            for need in self.designs
+        ]
         bars = [Bar(need.design, float(need.people or 0)) for need in self.designs]
         return Display(columns, rows, (self._goal(),), bars, "people needed")
 
     def _goal(self) -> str:
         return (
-            f"people needed for ± {100 * self.margin:g} points ({100 * self.confidence:g} %) at a prevalence of "
-            f"{100 * self.prevalence:g} %, bias included"
+            f"people needed for ± {100 * self.margin:g} points ({100 * self.confidence:g} %) at a"
+            f" prevalence of {100 * self.prevalence:g} %, bias included"
         )
 
     def __str__(self) -> str:
@@ -98,12 +111,15 @@ def compare_designs(
     denial: float = 0.0,
     confidence: float = 0.95,
 ) -> DesignComparison:
-    """Which design for one sensitive yes/no question needs how many people, all at the same loss `epsilon`.
+    """Which design for one sensitive yes/no question needs how many people, all at the same loss
+    `epsilon`.
 
-    `margin` is the half-width wanted. `direct_denial` is the proportion of carriers who would deny it if asked directly,
-    `denial` the proportion who answer as non-carriers even behind the design: both bias the estimate by minus that proportion of
-    the prevalence, and no number of people takes that away. So the number of people makes z times the root mean squared error,
-    sqrt(bias^2 + stderr^2/n), the margin. For comparison, a direct question and a list of four items, which protect nobody.
+    `margin` is the half-width wanted. `direct_denial` is the proportion of carriers who would deny
+    it if asked directly, `denial` the proportion who answer as non-carriers even behind the design:
+    both bias the estimate by minus that proportion of the prevalence, and no number of people takes
+    that away. So the number of people makes z times the root mean squared error, sqrt(bias^2 +
+    stderr^2/n), the margin. For comparison, a direct question and a list of four items, which
+    protect nobody.
 
     >>> print(compare_designs(0.1, 1.5, margin=0.03, direct_denial=0.4))
     Warner(epsilon=1.5)                             1,963 people   epsilon 1.5
@@ -120,9 +136,10 @@ def compare_designs(
     pi, wanted = open_share("prevalence", prevalence), open_share("margin", margin)
     loss, z = check_epsilon(epsilon), deviations(confidence)
     for name, share in (("direct_denial", direct_denial), ("denial", denial)):
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-            raise ParameterError(name, share, "must be at least 0 and below 1")
-    protected = [_need(design, _one_person(design), pi, denial, wanted / z) for design in _designs(loss)]
+        check_range(name, share, least=0, below=1)
+    protected = [
+        _need(design, _one_person(design), pi, denial, wanted / z) for design in _designs(loss)
+    ]
     open_ones = [
         _need(DirectQuestion(), _one_person(DirectQuestion()), pi, direct_denial, wanted / z),
         _need(ItemCount(_ITEMS), _list_person, pi, denial, wanted / z),
@@ -132,7 +149,10 @@ def compare_designs(
 
 
 def _designs(epsilon: float) -> list[Any]:
-    odds, half = (Fraction(max(math.floor(1_000 * math.exp(part)), 1_001), 1_000) for part in (epsilon, epsilon / 2))
+    odds, half = (
+        Fraction(max(math.floor(1_000 * math.exp(part)), 1_001), 1_000)
+        for part in (epsilon, epsilon / 2)
+    )
     return [
         Warner(epsilon=epsilon),
         Crosswise(epsilon=epsilon),
@@ -153,7 +173,9 @@ def _list_person(share: float) -> float:
     return ItemCount(_ITEMS).expected_stderr((0.5, 0.5), share, _SPREAD)
 
 
-def _need(design: Any, stderr: Callable[[float], float], pi: float, denial: float, goal: float) -> DesignNeed:
+def _need(
+    design: Any, stderr: Callable[[float], float], pi: float, denial: float, goal: float
+) -> DesignNeed:
     """`goal` is the root mean squared error wanted."""
     seen = pi * (1 - denial)
     bias, error = seen - pi, stderr(seen)
@@ -164,13 +186,20 @@ def _need(design: Any, stderr: Callable[[float], float], pi: float, denial: floa
 
 
 def regression_sample_size(
-    mechanism: Any, odds_ratio: float, prevalence: float, *, power: float = 0.8, significance: float = 0.05
+    mechanism: Any,
+    odds_ratio: float,
+    prevalence: float,
+    *,
+    power: float = 0.8,
+    significance: float = 0.05,
 ) -> int:
-    """People needed to find, by logistic regression, that a covariate goes with a randomized yes/no answer.
+    """People needed to find, by logistic regression, that a covariate goes with a randomized yes/no
+    answer.
 
-    The covariate is normal with a standard deviation of 1, `odds_ratio` is that of one standard deviation, and `prevalence` that
-    at its mean. The variance of the slope is the inverse of the expected information, E (d lam/d eta)^2/(lam (1 - lam)) x x',
-    with lam = b + (a - b)/(1 + exp(-eta)), integrated by Gauss-Hermite quadrature.
+    The covariate is normal with a standard deviation of 1, `odds_ratio` is that of one standard
+    deviation, and `prevalence` that at its mean. The variance of the slope is the inverse of the
+    expected information, E (d lam/d eta)^2/(lam (1 - lam)) x x', with lam = b + (a - b)/(1 +
+    exp(-eta)), integrated by Gauss-Hermite quadrature.
 
     >>> from deniable import Crosswise, DirectQuestion
     >>> regression_sample_size(DirectQuestion(), 1.5, 0.3), regression_sample_size(Crosswise(1 / 6), 1.5, 0.3)
@@ -187,7 +216,9 @@ def regression_sample_size(
     wanted, level = open_share("power", power), open_share("significance", significance)
     channel = mechanism.channel()
     if not isinstance(channel, np.ndarray) or channel.shape != (2, 2):
-        raise ParameterError("mechanism", mechanism, "must randomize a yes/no question with two reports")
+        raise ParameterError(
+            "mechanism", mechanism, "must randomize a yes/no question with two reports"
+        )
     b, a = channel[1]
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     weights = weights / weights.sum()
@@ -197,22 +228,20 @@ def regression_sample_size(
     worth = weights * ((a - b) * chance * (1 - chance)) ** 2 / (rate * (1 - rate))
     information = np.array([[worth.sum(), worth @ nodes], [worth @ nodes, worth @ nodes**2]])
     variance = float(np.linalg.inv(information)[1, 1])
-    reach = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(wanted)
+    reach = normal_quantile(1 - level / 2) + normal_quantile(wanted)
     return math.ceil(variance * (reach / slope) ** 2)
 
 
 def people_to_invite(people: int, response: float, attrition: float = 0.0) -> int:
-    """How many people to invite so that as many as are needed answer, if a proportion `response` does and some drop out.
+    """How many people to invite so that as many as are needed answer, if a proportion `response`
+    does and some drop out.
 
     >>> people_to_invite(825, response=0.4, attrition=0.1)
     2292
     """
-    if isinstance(people, bool) or not isinstance(people, int) or people < 1:
-        raise ParameterError("people", people, "must be a whole number of at least 1")
-    if isinstance(response, bool) or not isinstance(response, int | float) or not 0 < response <= 1:
-        raise ParameterError("response", response, "must be above 0 and at most 1")
-    if isinstance(attrition, bool) or not isinstance(attrition, int | float) or not 0 <= attrition < 1:
-        raise ParameterError("attrition", attrition, "must be at least 0 and below 1")
+    whole("people", people, 1)
+    check_range("response", response, above=0, most=1)
+    check_range("attrition", attrition, least=0, below=1)
     invited = math.ceil(people / (response * (1 - attrition)) - 1e-9)
     if invited > 10**12:
         raise InfeasiblePlanError(f"{invited:,} people would have to be invited", {})

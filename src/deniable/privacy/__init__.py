@@ -1,4 +1,5 @@
-"""Epsilon arithmetic for one answer, several, a sample and a shuffled crowd; and the rules of the ledger that adds it up."""
+"""Epsilon arithmetic for one answer, several, a sample and a shuffled crowd; and the rules of the
+ledger that adds it up."""
 
 from deniable.privacy.blanket import blanket_delta, blanket_epsilon
 from deniable.privacy.composition import (
@@ -24,7 +25,11 @@ from deniable.privacy.response import (
     sampled_epsilon,
     zero_knowledge_epsilon,
 )
-from deniable.privacy.shuffling import shuffled_delta, shuffled_epsilon, shuffled_epsilon_closed_form
+from deniable.privacy.shuffling import (
+    shuffled_delta,
+    shuffled_epsilon,
+    shuffled_epsilon_closed_form,
+)
 
 __all__ = [
     "Accountant",

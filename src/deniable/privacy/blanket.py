@@ -1,19 +1,24 @@
-"""What a report gives away once it has been shuffled among others of the *same mechanism*, from its exact channel.
+"""What a report gives away once it has been shuffled among others of the *same mechanism*, from its
+exact channel.
 
 Each of the other n - 1 reports is, with probability g, drawn from the blanket w of the channel
-(:mod:`deniable.mechanisms.blankets`). Even someone who is shown which reports are not still has to distinguish the person's
-report from those that are. With G = e^promised, the probability that the loss between the values v and v' exceeds `promised` is
-then at most (Balle, Bell, Gascón and Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019, lemma 5.1, in the mean over
-how many reports come from the blanket)
+(:mod:`deniable.mechanisms.blankets`). Even someone who is shown which reports are not still has to
+distinguish the person's report from those that are. With G = e^promised, the probability that the
+loss between the values v and v' exceeds `promised` is then at most (Balle, Bell, Gascón and Nissim,
+"The privacy blanket of the shuffle model", CRYPTO 2019, lemma 5.1, in the mean over how many
+reports come from the blanket)
 
     delta = E( (Z_1 + … + Z_n)_+ ) / n,     Z = (P(y | v) - G P(y | v'))/w(y) with probability w(y), 0 with probability 1 - g.
 
-That expectation is bounded from above by adding up laws on a grid. Three facts make the bound rigorous:
+That expectation is bounded from above by adding up laws on a grid. Three facts make the bound
+rigorous:
 
-* (.)_+ is convex, so a value may be moved to its two neighbours on the grid with its mean kept, at every step;
-* it is increasing, so a far lower tail may be moved up; and it grows no faster than its argument, so for a far upper tail that is
-  moved down, the expected distance is added;
-* all sums are of positive numbers, whose rounding is relative: a factor of 1 + 1e-9 covers all of it.
+* (.)_+ is convex, so a value may be moved to its two neighbours on the grid with its mean kept, at
+  every step;
+* it is increasing, so a far lower tail may be moved up; and it grows no faster than its argument,
+  so for a far upper tail that is moved down, the expected distance is added;
+* all sums are of positive numbers, whose rounding is relative: a factor of 1 + 1e-9 covers all of
+  it.
 
 No normal approximation, no Fourier transform, no sampling.
 """
@@ -27,8 +32,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_count, check_delta, check_loss
 from deniable.mechanisms.blankets import Blanket
-from deniable.privacy.checks import check_count, check_delta, check_loss
+from deniable.numerics import root
 from deniable.privacy.shuffling import shuffled_delta, shuffled_epsilon
 
 __all__ = ["SHUFFLED_DELTA", "blanket_delta", "blanket_epsilon"]
@@ -66,13 +72,18 @@ class Shuffled(Protocol):
 
 
 def blanket_delta(mechanism: Shuffled, n: int, promised: float) -> float:
-    """The probability that a report of `mechanism`, shuffled among `n`, loses more than `promised`: an upper bound.
+    """The probability that a report of `mechanism`, shuffled among `n`, loses more than `promised`:
+    an upper bound.
 
     >>> from deniable import DirectEncoding
     >>> round(blanket_delta(DirectEncoding(2, 1.0), 12, 0.25), 3)  # the worst crowd of 12 has 0.048
     0.062
     """
-    loss, count, wanted = check_loss("epsilon", mechanism.epsilon), check_count("n", n), check_loss("promised", promised)
+    loss, count, wanted = (
+        check_loss("epsilon", mechanism.epsilon),
+        check_count("n", n),
+        check_loss("promised", promised),
+    )
     if wanted >= loss:
         return 0.0
     blanket = mechanism.blanket()
@@ -82,10 +93,11 @@ def blanket_delta(mechanism: Shuffled, n: int, promised: float) -> float:
 
 
 def blanket_epsilon(mechanism: Shuffled, n: int, delta: float) -> float:
-    """The loss of a report of `mechanism` shuffled among `n`, except with probability `delta`: an upper bound.
+    """The loss of a report of `mechanism` shuffled among `n`, except with probability `delta`: an
+    upper bound.
 
-    Much below :func:`~deniable.privacy.shuffling.shuffled_epsilon`, which is valid for the worst mechanism of the same epsilon
-    and is used if no blanket is known.
+    Much below :func:`~deniable.privacy.shuffling.shuffled_epsilon`, which is valid for the worst
+    mechanism of the same epsilon and is used if no blanket is known.
 
     >>> from deniable import DirectEncoding, SymmetricUnary
     >>> round(blanket_epsilon(DirectEncoding(16, 1.0), 100_000, 1e-6), 4)
@@ -93,13 +105,18 @@ def blanket_epsilon(mechanism: Shuffled, n: int, delta: float) -> float:
     >>> round(blanket_epsilon(SymmetricUnary(16, 1.0), 100_000, 1e-6), 4)
     0.0088
     """
-    loss, count, slack = check_loss("epsilon", mechanism.epsilon), check_count("n", n), check_delta(delta)
+    loss, count, slack = (
+        check_loss("epsilon", mechanism.epsilon),
+        check_count("n", n),
+        check_delta(delta),
+    )
     blanket = mechanism.blanket()
     if blanket is None:
         return shuffled_epsilon(loss, count, slack)
     if slack < _SMALLEST or loss == 0:
         return loss
-    # Solve for the most revealing pair of values, check whether another loses more there, and add it.
+    # Solve for the most revealing pair of values, check whether another loses more there, and add
+    # it.
     pairs = [_tellers(blanket, 0.0)[0]]
     while True:
         found = _solve(blanket, count, slack, loss, pairs)
@@ -115,23 +132,18 @@ def blanket_epsilon(mechanism: Shuffled, n: int, delta: float) -> float:
 def _solve(blanket: Blanket, n: int, slack: float, loss: float, pairs: list[_Pair]) -> float:
     """The least epsilon whose delta, for these pairs, is at most `slack`; from above.
 
-    ln delta is nearly a line in epsilon where it matters: the line between the ends of the interval finds it in a few steps, if
-    the weight of an end that stays is halved (the Illinois rule).
+    ln delta is nearly a line in epsilon where it matters, so few of its values are needed.
     """
     target = math.log(slack)
     low, high = 0.0, loss
     at_low, at_high = _log(_delta(blanket, n, low, slack, pairs)) - target, _log(0.0) - target
     if at_low <= 0:
         return 0.0
-    while high - low > _CLOSE * high:
-        margin = 0.02 * (high - low)
-        middle = min(max(high - at_high * (high - low) / (at_high - at_low), low + margin), high - margin)
-        found = _log(_delta(blanket, n, middle, slack, pairs)) - target
-        if found > 0:
-            low, at_low, at_high = middle, found, at_high / 2
-        else:
-            high, at_high, at_low = middle, found, at_low / 2
-    return high
+
+    def excess(epsilon: float) -> float:
+        return _log(_delta(blanket, n, epsilon, slack, pairs)) - target
+
+    return root(excess, low, high, at_low, at_high, relative=_CLOSE)
 
 
 def _log(delta: float) -> float:
@@ -151,7 +163,8 @@ class _Law(NamedTuple):
 
 
 def _delta(blanket: Blanket, n: int, promised: float, wanted: float, pairs: list[_Pair]) -> float:
-    """The bound for the worst of some pairs of values. Tails are moved as far as does not affect a delta of about `wanted`."""
+    """The bound for the worst of some pairs of values. Tails are moved as far as does not affect a
+    delta of about `wanted`."""
     growth = math.exp(promised)
     budget = _IGNORED * wanted * n
     worst = max(_positive_part(law, n, budget) for law in _terms(blanket, growth, pairs))
@@ -166,7 +179,8 @@ def _reach(blanket: Blanket, growth: float) -> tuple[float, float]:
 
 
 def _terms(blanket: Blanket, growth: float, pairs: list[_Pair]) -> list[_Law]:
-    """The law of Z for each of the pairs, on one grid: each value goes to its two neighbours, with its mean kept."""
+    """The law of Z for each of the pairs, on one grid: each value goes to its two neighbours, with
+    its mean kept."""
     weight, ratio = blanket
     below_zero, above_zero = _reach(blanket, growth)
     step = (below_zero + above_zero) / _FIRST_CELLS
@@ -193,8 +207,9 @@ def _is_small(blanket: Blanket) -> bool:
 def _tellers(blanket: Blanket, promised: float) -> list[_Pair]:
     """The pairs of values to examine, the most revealing first: all, if there are few.
 
-    Of many, those whose Z is not dominated by another's in spread: of two laws with E(Z - t)_+ <= E(Z' - t)_+ for all t, the
-    second has the larger delta. If that fails only by rounding, delta is off by no more than that, which `_TIES` covers.
+    Of many, those whose Z is not dominated by another's in spread: of two laws with E(Z - t)_+ <=
+    E(Z' - t)_+ for all t, the second has the larger delta. If that fails only by rounding, delta is
+    off by no more than that, which `_TIES` covers.
     """
     pairs = list(permutations(range(blanket.ratio.shape[1]), 2))
     masses = np.array([law.mass[::-1] for law in _terms(blanket, math.exp(promised), pairs)])
@@ -211,7 +226,8 @@ def _tellers(blanket: Blanket, promised: float) -> list[_Pair]:
 
 
 def _positive_part(term: _Law, n: int, budget: float) -> float:
-    """An upper bound on E(Z_1 + … + Z_n)_+, by doubling: sums of 1, 2, 4, … terms, adding those that make up n."""
+    """An upper bound on E(Z_1 + … + Z_n)_+, by doubling: sums of 1, 2, 4, … terms, adding those
+    that make up n."""
     share = budget / (4 * n.bit_length())
     block, lost_in_block = term, 0.0
     total, lost_in_total = _Law(np.ones(1), 0, term.step), 0.0
@@ -235,7 +251,8 @@ def _add(one: _Law, other: _Law) -> _Law:
 
 
 def _coarser(law: _Law) -> _Law:
-    """On twice the step: mass between two of the new points goes to both in equal parts, which keeps the mean."""
+    """On twice the step: mass between two of the new points goes to both in equal parts, which
+    keeps the mean."""
     mass, first = law.mass, law.first
     if first % 2:
         mass, first = np.concatenate([[0.0], mass]), first - 1
@@ -248,9 +265,11 @@ def _coarser(law: _Law) -> _Law:
 
 
 def _tidy(law: _Law, lost: float) -> tuple[_Law, float]:
-    """The law with its tails moved in as far as that changes no more than `lost`, and coarsened; and the upper loss."""
+    """The law with its tails moved in as far as that changes no more than `lost`, and coarsened;
+    and the upper loss."""
     mass, first, step = law
-    # The expected distance by which a tail is moved to a point: the double cumulative sum of the masses beyond it.
+    # The expected distance by which a tail is moved to a point: the double cumulative sum of the
+    # masses beyond it.
     from_below = step * np.cumsum(np.cumsum(mass))
     from_above = step * np.cumsum(np.cumsum(mass[::-1]))
     low = int(np.searchsorted(from_below, lost))

@@ -1,8 +1,10 @@
-"""The ledger's rules: what a person's device has given away, what it still may, and why it stays silent.
+"""The ledger's rules: what a person's device has given away, what it still may, and why it stays
+silent.
 
-An event says what is about to happen; an :class:`Accountant` says whether it may. It does no I/O: whoever keeps the ledger stores
-:meth:`Accountant.to_dict` in the same transaction as the answer. Losses are *local* epsilons, which hold against everybody; they
-are added as exact decimals, so that ten times 0.1 is 1 and the tenth answer is allowed.
+An event says what is about to happen; an :class:`Accountant` says whether it may. It does no I/O:
+whoever keeps the ledger stores :meth:`Accountant.to_dict` in the same transaction as the answer.
+Losses are *local* epsilons, which hold against everybody; they are added as exact decimals, so that
+ten times 0.1 is 1 and the tenth answer is allowed.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from deniable.checks import check_count
 from deniable.errors import BudgetExceededError, ParameterError
-from deniable.privacy.checks import check_count
 
 __all__ = ["Accountant", "Limit", "PrivacyEvent"]
 
@@ -23,7 +25,9 @@ _VERSION = 1
 
 def _exact(name: str, value: Any) -> Fraction:
     """A loss as an exact number; a float is read as the decimal it prints as."""
-    if isinstance(value, bool | None) or not isinstance(value, int | float | str | Fraction | Decimal):
+    if isinstance(value, bool | None) or not isinstance(
+        value, int | float | str | Fraction | Decimal
+    ):
         raise ParameterError(name, value, "must be a number")
     try:
         loss = Fraction(repr(float(value)) if isinstance(value, float) else value)
@@ -53,8 +57,9 @@ class PrivacyEvent:
     time: int
     """Unix seconds, or the start of the epoch."""
     epsilon: Any
-    """The local loss of the answer or, if answers are replayed, of all permanent answers that may ever be drawn. Never only of
-    those drawn so far: their number depends on the data, and so would the next refusal."""
+    """The local loss of the answer or, if answers are replayed, of all permanent answers that may
+    ever be drawn. Never only of those drawn so far: their number depends on the data, and so would
+    the next refusal."""
     fresh: bool = True
     """Newly drawn; False for a memoized answer sent again, which reveals nothing new."""
 
@@ -73,7 +78,8 @@ class PrivacyEvent:
 
 @dataclass(frozen=True)
 class Limit:
-    """At most `epsilon`: in any `period` seconds or, without one, for life; together, for each analyst, or for one by name.
+    """At most `epsilon`: in any `period` seconds or, without one, for life; together, for each
+    analyst, or for one by name.
 
     >>> print(Limit(1.5, period=86_400, each_analyst=True))
     at most 1.5 in any day for each analyst
@@ -91,7 +97,9 @@ class Limit:
         if self.analyst is not None:
             _name("analyst", self.analyst)
             if self.each_analyst:
-                raise ParameterError("each_analyst", True, f"contradicts a limit on {self.analyst!r} alone")
+                raise ParameterError(
+                    "each_analyst", True, f"contradicts a limit on {self.analyst!r} alone"
+                )
 
     def counts(self, analyst: str, asking: str) -> bool:
         """Whether what `analyst` learned counts when `asking` asks."""
@@ -103,12 +111,19 @@ class Limit:
 
     def __str__(self) -> str:
         span = "for life" if self.period is None else f"in any {_span(self.period)}"
-        whom = " for each analyst" if self.each_analyst else "" if self.analyst is None else f" for {self.analyst}"
+        whom = (
+            " for each analyst"
+            if self.each_analyst
+            else ""
+            if self.analyst is None
+            else f" for {self.analyst}"
+        )
         return f"at most {_short(self.epsilon)} {span}{whom}"
 
 
 class Accountant:
-    """Adds up what was given away, and refuses whatever would exceed a limit before anything changes.
+    """Adds up what was given away, and refuses whatever would exceed a limit before anything
+    changes.
 
     >>> ledger = Accountant([Limit(1.0, each_analyst=True), Limit(3.0)])
     >>> for day in range(10):
@@ -131,7 +146,10 @@ class Accountant:
         if not event.fresh:
             if (event.analyst, event.query) in self._drawn:
                 return None
-            return f"{event.analyst} asked for a replay of {event.query}, for which no permanent answer was ever drawn"
+            return (
+                f"{event.analyst} asked for a replay of {event.query}, for which no permanent"
+                " answer was ever drawn"
+            )
         for limit in self.limits:
             if not limit.covers(event.analyst):
                 continue
@@ -139,13 +157,14 @@ class Accountant:
             if spent + event.cost > limit.epsilon:
                 left = max(limit.epsilon - spent, Fraction(0))
                 return (
-                    f"epsilon {_short(event.cost)} was asked by {event.analyst} and {_short(left)} is left: "
-                    f"{limit}, and {_short(spent)} is spent"
+                    f"epsilon {_short(event.cost)} was asked by {event.analyst} and {_short(left)}"
+                    f" is left: {limit}, and {_short(spent)} is spent"
                 )
         return None
 
     def record(self, event: PrivacyEvent) -> None:
-        """Record the event, or raise :class:`BudgetExceededError` and leave the ledger unchanged."""
+        """Record the event, or raise :class:`BudgetExceededError` and leave the ledger
+        unchanged."""
         refusal = self.check(event)
         if refusal is not None:
             raise BudgetExceededError(refusal)
@@ -156,30 +175,51 @@ class Accountant:
 
     def spent(self, analyst: str | None = None) -> Fraction:
         """The lifetime total given away, to one analyst or to all together."""
-        return sum(self._spent.values(), Fraction()) if analyst is None else self._spent.get(analyst, Fraction())
+        return (
+            sum(self._spent.values(), Fraction())
+            if analyst is None
+            else self._spent.get(analyst, Fraction())
+        )
 
     def left(self, analyst: str, time: int) -> Fraction | None:
-        """The largest loss that `analyst` may still ask for at `time`; None if no limit covers it."""
+        """The largest loss that `analyst` may still ask for at `time`; None if no limit covers
+        it."""
         covering = [limit for limit in self.limits if limit.covers(analyst)]
         if not covering:
             return None
-        tightest: Fraction = min(limit.epsilon - self._spent_under(limit, analyst, time) for limit in covering)
+        tightest: Fraction = min(
+            limit.epsilon - self._spent_under(limit, analyst, time) for limit in covering
+        )
         return max(tightest, Fraction(0))
 
     def forget(self, time: int) -> None:
-        """Drop the dates that no period ending at `time` needs any more. Lifetime totals are kept."""
-        longest = max((limit.period for limit in self.limits if limit.period is not None), default=0)
+        """Drop the dates that no period ending at `time` needs any more. Lifetime totals are
+        kept."""
+        longest = max(
+            (limit.period for limit in self.limits if limit.period is not None), default=0
+        )
         self._history = [entry for entry in self._history if entry[0] > time - longest]
 
     def _spent_under(self, limit: Limit, asking: str, time: int) -> Fraction:
         if limit.period is None:
-            return sum((loss for analyst, loss in self._spent.items() if limit.counts(analyst, asking)), Fraction())
+            return sum(
+                (loss for analyst, loss in self._spent.items() if limit.counts(analyst, asking)),
+                Fraction(),
+            )
         # Events dated later than `time` count too: setting a clock back must not free a budget.
         since = time - limit.period
-        return sum((loss for when, analyst, loss in self._history if when > since and limit.counts(analyst, asking)), Fraction())
+        return sum(
+            (
+                loss
+                for when, analyst, loss in self._history
+                if when > since and limit.counts(analyst, asking)
+            ),
+            Fraction(),
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """What happened so far, as a JSON document. The limits are the person's settings and not part of it."""
+        """What happened so far, as a JSON document. The limits are the person's settings and not
+        part of it."""
         return {
             "version": _VERSION,
             "spent": {analyst: str(loss) for analyst, loss in sorted(self._spent.items())},
@@ -191,10 +231,22 @@ class Accountant:
     def from_dict(cls, limits: Iterable[Limit], state: Mapping[str, Any]) -> Accountant:
         """The accountant that :meth:`to_dict` described, under these limits."""
         if state.get("version") != _VERSION:
-            raise ParameterError("version", state.get("version"), f"of a ledger's state must be {_VERSION}")
+            raise ParameterError(
+                "version",
+                state.get("version"),
+                message=(
+                    f"the version of a ledger's state must be {_VERSION}, not"
+                    f" {state.get('version')!r}"
+                ),
+            )
         accountant = cls(limits)
-        accountant._spent = {_name("analyst", analyst): _exact("spent", loss) for analyst, loss in state["spent"].items()}
-        accountant._drawn = {(_name("analyst", analyst), _name("query", query)) for analyst, query in state["drawn"]}
+        accountant._spent = {
+            _name("analyst", analyst): _exact("spent", loss)
+            for analyst, loss in state["spent"].items()
+        }
+        accountant._drawn = {
+            (_name("analyst", analyst), _name("query", query)) for analyst, query in state["drawn"]
+        }
         accountant._history = [
             (check_count("time", when, least=0), _name("analyst", analyst), _exact("spent", loss))
             for when, analyst, loss in state["history"]

@@ -1,7 +1,9 @@
-"""The release accountant: every loss that is stated anywhere, from all that an adversary sees over a query's life.
+"""The release accountant: every loss that is stated anywhere, from all that an adversary sees over
+a query's life.
 
-:class:`Releases` says what leaves the devices: how a row is randomized, how many rows a person sends, with which probability, in
-how many epochs, and whether reports are fresh or made from permanent answers. Against whom, and among how many, is the question:
+:class:`Releases` says what leaves the devices: how a row is randomized, how many rows a person
+sends, with which probability, in how many epochs, and whether reports are fresh or made from
+permanent answers. Against whom, and among how many, is the question:
 
 | method | adversary | sees | counts |
 |---|---|---|---|
@@ -11,7 +13,8 @@ how many epochs, and whether reports are fresh or made from permanent answers. A
 | `sampled_life` | the same | all epochs | fresh: the sum; memoized: that a replay has been sent in any of them |
 | `shuffled` | anyone who sees only shuffled reports, and knows who took part | one epoch | the smallest published set |
 
-A loss with a delta is never stated without it, nor without the size of its crowd: see :class:`StatedLoss`.
+A loss with a delta is never stated without it, nor without the size of its crowd: see
+:class:`StatedLoss`.
 """
 
 from __future__ import annotations
@@ -23,10 +26,10 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
+from deniable.checks import check_count
 from deniable.display import loss_text
 from deniable.errors import ParameterError
 from deniable.privacy.blanket import SHUFFLED_DELTA, blanket_epsilon
-from deniable.privacy.checks import check_count
 from deniable.privacy.composition import repeated_epsilon
 from deniable.privacy.crowd import crowd_delta, crowd_epsilon
 from deniable.privacy.response import participation, sampled_epsilon, zero_knowledge_epsilon
@@ -37,10 +40,11 @@ __all__ = ["STATED_DELTA", "Releases", "StatedLoss", "rounded_down", "smallest_r
 STATED_DELTA = SHUFFLED_DELTA
 """The probability for which stated losses in a crowd promise nothing."""
 _LARGEST = 600.0
-"""The loss of all rows above which shuffling promises nothing: its exponential would leave no delta."""
+"""The loss of all rows above which shuffling promises nothing: its exponential would leave no
+delta."""
 _STEPS = 32
-"""Crowd sizes per doubling. Sizes are rounded down to one of them (fewer others never hide an answer better), so that a figure
-can be reused for the next window; it is at most 1.1 % larger."""
+"""Crowd sizes per doubling. Sizes are rounded down to one of them (fewer others never hide an
+answer better), so that a figure can be reused for the next window; it is at most 1.1 % larger."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class StatedLoss:
     epsilon: float
     delta: float = 0.0
     crowd: int | None = None
-    """Among how many: people who may have taken part or, for shuffled reports, reports. None if it holds against any number."""
+    """Among how many: people who may have taken part or, for shuffled reports, reports. None if it
+    holds against any number."""
 
     def __str__(self) -> str:
         if self.crowd is None:
@@ -63,7 +68,11 @@ class StatedLoss:
 
     def sampled_fields(self) -> dict[str, Any]:
         """The keys under which JSON documents state a sampled loss."""
-        return {"epsilon_sampled": self.epsilon, "delta_sampled": self.delta, "sampled_crowd": self.crowd}
+        return {
+            "epsilon_sampled": self.epsilon,
+            "delta_sampled": self.delta,
+            "sampled_crowd": self.crowd,
+        }
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,14 @@ class Releases:
     mechanism: Any
     """How a row's report is drawn, or its local epsilon if only that is known."""
     sampling: float = 1.0
-    """The probability with which a person takes part in an epoch: the largest, if there are several."""
+    """The probability with which a person takes part in an epoch: the largest, if there are
+    several."""
     epochs: int = 1
     rows: int = 1
     """How many reports a person sends in an epoch."""
     permanent: Any = None
-    """If reports are made from permanent answers, how one of these is drawn, or its local epsilon; None if they are fresh."""
+    """If reports are made from permanent answers, how one of these is drawn, or its local epsilon;
+    None if they are fresh."""
     distinct: int = 1
     """For how many true answers, in each row, a permanent answer may be drawn."""
 
@@ -107,53 +118,69 @@ class Releases:
 
     @property
     def planned_sampled(self) -> float:
-        """The formula for large crowds, ln(1 + s (e^epsilon - 1)), by which designs are compared. It is not a stated loss."""
+        """The formula for large crowds, ln(1 + s (e^epsilon - 1)), by which designs are compared.
+        It is not a stated loss."""
         return sampled_epsilon(self.local.epsilon, self.sampling)
 
     def sampled(self, crowd: int, delta: float = STATED_DELTA) -> StatedLoss:
-        """One epoch, against anyone who cannot tell which of `crowd` people took part, except with probability `delta`.
+        """One epoch, against anyone who cannot tell which of `crowd` people took part, except with
+        probability `delta`.
 
-        Never below the formula for large crowds, ln(1 + s (e^epsilon - 1)), by which parameters are planned: what a large
-        crowd hides beyond that is stated as the shuffled loss.
+        Never below the formula for large crowds, ln(1 + s (e^epsilon - 1)), by which parameters are
+        planned: what a large crowd hides beyond that is stated as the shuffled loss.
         """
-        found = _sampled(self._one_answer, self.local.epsilon, self.sampling, rounded_down(crowd), delta)
+        found = _sampled(
+            self._one_answer, self.local.epsilon, self.sampling, rounded_down(crowd), delta
+        )
         return StatedLoss(found, delta, crowd)
 
     def sampled_life(self, crowd: int, delta: float = STATED_DELTA) -> StatedLoss:
-        """All epochs, against anyone who cannot tell which of `crowd` people took part in which of them.
+        """All epochs, against anyone who cannot tell which of `crowd` people took part in which of
+        them.
 
-        Fresh answers add up, and so do their deltas. A permanent answer is given away by any replay of it, so what counts is the
-        probability of having sent one at all, 1 - (1 - s)^epochs; and all replays of a person may be linked.
+        Fresh answers add up, and so do their deltas. A permanent answer is given away by any replay
+        of it, so what counts is the probability of having sent one at all, 1 - (1 - s)^epochs; and
+        all replays of a person may be linked.
         """
         if self.permanent is None:
             each = self.sampled(crowd, delta / self.epochs).epsilon
-            return StatedLoss(min(repeated_epsilon(each, self.epochs), self.life.epsilon), delta, crowd)
+            return StatedLoss(
+                min(repeated_epsilon(each, self.epochs), self.life.epsilon), delta, crowd
+            )
         whole = self.life.epsilon
         alone = self.rows == self.distinct == 1
         subject = self.permanent if alone else whole
-        return StatedLoss(_sampled(subject, whole, self.heard, rounded_down(crowd), delta), delta, crowd)
+        return StatedLoss(
+            _sampled(subject, whole, self.heard, rounded_down(crowd), delta), delta, crowd
+        )
 
     @property
     def zero_knowledge(self) -> float:
-        """One epoch, by the formula of Gehrke et al., whose additive delta has no stated constant (docs/privacy.md)."""
+        """One epoch, by the formula of Gehrke et al., whose additive delta has no stated constant
+        (docs/privacy.md)."""
         return zero_knowledge_epsilon(self.local.epsilon, self.sampling)
 
     @property
     def zero_knowledge_life(self) -> float:
-        """All epochs, by the same formula: fresh answers add up; permanent ones count as sampled once, if ever."""
+        """All epochs, by the same formula: fresh answers add up; permanent ones count as sampled
+        once, if ever."""
         if self.permanent is None:
             return repeated_epsilon(self.zero_knowledge, self.epochs)
         return zero_knowledge_epsilon(self.life.epsilon, self.heard)
 
     def shuffled(self, among: int, delta: float = STATED_DELTA) -> StatedLoss | None:
-        """One epoch, against anyone who sees only its shuffled reports, `among` of them; None for permanent answers.
+        """One epoch, against anyone who sees only its shuffled reports, `among` of them; None for
+        permanent answers.
 
-        These are sent again in other epochs, among other crowds, and what all of those reveal together is not bounded by the
-        sum of what each reveals. `among` is the smallest set of reports that can be told apart: :func:`smallest_release`.
+        These are sent again in other epochs, among other crowds, and what all of those reveal
+        together is not bounded by the sum of what each reveals. `among` is the smallest set of
+        reports that can be told apart: :func:`smallest_release`.
         """
         if self.permanent is not None:
             return None
-        return StatedLoss(_shuffled(self.mechanism, self.rows, rounded_down(among), delta), delta, among)
+        return StatedLoss(
+            _shuffled(self.mechanism, self.rows, rounded_down(among), delta), delta, among
+        )
 
     @property
     def _one_answer(self) -> Any:
@@ -161,10 +188,12 @@ class Releases:
 
 
 def smallest_release(reports: Iterable[int], cohort: int | None = None) -> int | None:
-    """The smallest set of reports that published figures can tell apart; None if there are no reports.
+    """The smallest set of reports that published figures can tell apart; None if there are no
+    reports.
 
-    `reports` are the sizes of the sets that are visible at all: those of one epoch, stratum and version. If results are revised
-    as late answers come, two revisions differ by a set of their own, which has at least `cohort` reports.
+    `reports` are the sizes of the sets that are visible at all: those of one epoch, stratum and
+    version. If results are revised as late answers come, two revisions differ by a set of their
+    own, which has at least `cohort` reports.
     """
     sizes = [count for count in reports if count]
     if not sizes:
@@ -188,18 +217,26 @@ def _times(loss: float, count: int) -> float:
 @lru_cache(maxsize=4096)
 def _sampled(subject: Any, local: float, sampling: float, crowd: int, delta: float) -> float:
     formula = sampled_epsilon(local, sampling)
-    if math.isinf(local) or formula == local or _plainly_hidden(local, sampling, crowd, delta, formula):
+    if (
+        math.isinf(local)
+        or formula == local
+        or _plainly_hidden(local, sampling, crowd, delta, formula)
+    ):
         return formula
     if crowd_delta(subject, sampling, crowd, formula) <= delta:
         return formula
     return min(local, crowd_epsilon(subject, sampling, crowd, delta))
 
 
-def _plainly_hidden(local: float, sampling: float, crowd: int, delta: float, promised: float) -> bool:
-    """Whether so many others take part that even someone who knew who did would lose sight of a report among theirs.
+def _plainly_hidden(
+    local: float, sampling: float, crowd: int, delta: float, promised: float
+) -> bool:
+    """Whether so many others take part that even someone who knew who did would lose sight of a
+    report among theirs.
 
-    At least half of the expected number do, except with probability exp(-expected/8), and the closed form for shuffled reports
-    holds for every mechanism. That spares the numerical bound for large crowds; where it is False nothing is said.
+    At least half of the expected number do, except with probability exp(-expected/8), and the
+    closed form for shuffled reports holds for every mechanism. That spares the numerical bound for
+    large crowds; where it is False nothing is said.
     """
     expected = sampling * (crowd - 1)
     if delta == 0 or expected < 8 * math.log(2 / delta):
@@ -212,10 +249,12 @@ def _plainly_hidden(local: float, sampling: float, crowd: int, delta: float, pro
 
 @lru_cache(maxsize=4096)
 def _shuffled(mechanism: Any, rows: int, among: int, delta: float) -> float:
-    """The loss of all rows that a person may send in an epoch: with k rows, k times the loss of one at a smaller delta.
+    """The loss of all rows that a person may send in an epoch: with k rows, k times the loss of one
+    at a smaller delta.
 
-    If each of k steps from one person's rows to another's loses e except with probability d, all of them lose k e except with
-    probability d (1 + exp(e) + … + exp((k - 1) e)), where e is at most the local loss of a row.
+    If each of k steps from one person's rows to another's loses e except with probability d, all of
+    them lose k e except with probability d (1 + exp(e) + … + exp((k - 1) e)), where e is at most
+    the local loss of a row.
     """
     loss = _loss(mechanism)
     whole = _times(loss, rows)

@@ -1,10 +1,12 @@
 """What one answer gives away: one bit, a whole answer, and to anyone who cannot tell who took part.
 
-Two coins (Quoc et al. 2017, Lavengood 2017): tell the truth with probability p, else say 1 with probability q, so that
-a = P(1|1) = p + (1 - p) q and b = P(1|0) = (1 - p) q. With probability s a client answers at all.
+Two coins (Quoc et al. 2017, Lavengood 2017): tell the truth with probability p, else say 1 with
+probability q, so that a = P(1|1) = p + (1 - p) q and b = P(1|0) = (1 - p) q. With probability s a
+client answers at all.
 
-Every function takes p, q and s as the doubles they are and computes exactly; what is returned is the smallest double that is not
-below the true loss, so no figure here is ever an understatement, not even by rounding. The inverses round the other way.
+Every function takes p, q and s as the doubles they are and computes exactly; what is returned is
+the smallest double that is not below the true loss, so no figure here is ever an understatement,
+not even by rounding. The inverses round the other way.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from deniable.checks import check_count, check_loss, check_proportion
 from deniable.errors import ParameterError
 from deniable.mechanisms import exact
-from deniable.privacy.checks import check_count, check_loss, check_share
 
 __all__ = [
     "answer_epsilon",
@@ -30,7 +32,7 @@ __all__ = [
 
 def _pair(p: float, q: float) -> tuple[Fraction, Fraction]:
     """a = P(1|1) and b = P(1|0)."""
-    truthful, yes = Fraction(check_share("p", p)), Fraction(check_share("q", q))
+    truthful, yes = Fraction(check_proportion("p", p)), Fraction(check_proportion("q", q))
     b = (1 - truthful) * yes
     return b + truthful, b
 
@@ -44,8 +46,9 @@ def _log_quotient(above: Fraction, below: Fraction) -> float:
 def bit_epsilon(p: float, q: float) -> float:
     """The loss of one reported bit: ln max( a/b, (1 - b)/(1 - a) ).
 
-    Both ratios count, because a "no" can reveal more than a "yes". It is the loss of an answer only if the answer *is* one bit,
-    as for a yes/no question; for anything longer use :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
+    Both ratios count, because a "no" can reveal more than a "yes". It is the loss of an answer only
+    if the answer *is* one bit, as for a yes/no question; for anything longer use
+    :func:`answer_epsilon`. Lavengood 2017, equation 2.5.
 
     >>> round(bit_epsilon(0.5, 0.5), 4)
     1.0986
@@ -57,10 +60,11 @@ def bit_epsilon(p: float, q: float) -> float:
 
 
 def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
-    """The loss of a whole answer of several bits with at most `ones` ones: ones * ln( a (1 - b) / (b (1 - a)) ).
+    """The loss of a whole answer of several bits with at most `ones` ones: ones * ln( a (1 - b) /
+    (b (1 - a)) ).
 
-    Another answer differs in up to 2 * `ones` bits, half of them cleared and half set. Quoc et al. and Lavengood quote
-    the smaller per-bit figure for whole answers.
+    Another answer differs in up to 2 * `ones` bits, half of them cleared and half set. Quoc et al.
+    and Lavengood quote the smaller per-bit figure for whole answers.
 
     >>> round(answer_epsilon(0.5, 0.5), 4)  # one-hot: twice the bit's
     2.1972
@@ -77,7 +81,8 @@ def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
 
 
 def quoc_one_sided_epsilon(p: float, q: float) -> float:
-    """The loss as Quoc et al. 2017 state it in equation 8, ln(a/b): for comparison with their tables only.
+    """The loss as Quoc et al. 2017 state it in equation 8, ln(a/b): for comparison with their
+    tables only.
 
     It ignores what a "no" gives away, and so understates the loss if q > 1/2.
 
@@ -88,53 +93,59 @@ def quoc_one_sided_epsilon(p: float, q: float) -> float:
 
 
 def sampled_epsilon(epsilon: float, s: float) -> float:
-    """The formula for sampling, ln( 1 + s (e^epsilon - 1) ): no bound by itself, but what a large crowd is at least held to.
+    """The formula for sampling, ln( 1 + s (e^epsilon - 1) ): no bound by itself, but what a large
+    crowd is at least held to.
 
-    It would be the loss to anyone who cannot tell who took part, if each client does with probability `s` and the reports of the
-    others never told. They do: a report is there or it is not, and in a small crowd that is telling.
-    :func:`~deniable.privacy.crowd.crowd_delta` gives the probability with which a report loses more, in a crowd of a given size,
-    and :class:`~deniable.privacy.release_accountant.Releases` the figure that is stated. Anyone who sees who took part (a proxy,
-    the network) faces the local epsilon. Li, Qardaji and Su 2012, theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
+    It would be the loss to anyone who cannot tell who took part, if each client does with
+    probability `s` and the reports of the others never told. They do: a report is there or it is
+    not, and in a small crowd that is telling. :func:`~deniable.privacy.crowd.crowd_delta` gives the
+    probability with which a report loses more, in a crowd of a given size, and
+    :class:`~deniable.privacy.release_accountant.Releases` the figure that is stated. Anyone who
+    sees who took part (a proxy, the network) faces the local epsilon. Li, Qardaji and Su 2012,
+    theorem 1; Balle, Barthe and Gaboardi 2018, theorem 8.
 
     >>> round(sampled_epsilon(2.0, 0.1), 4)
     0.494
     >>> sampled_epsilon(2.0, 1), sampled_epsilon(0.0, 0.3), sampled_epsilon(2.0, 0)
     (2.0, 0.0, 0.0)
     """
-    loss, share = check_loss("epsilon", epsilon), check_share("s", s)
+    loss, share = check_loss("epsilon", epsilon), check_proportion("s", s)
     if share in (0, 1) or loss in (0, math.inf):
         return loss if share else 0.0
     return exact.log_ratio(1 + Fraction(share) * (exact.exp(loss) - 1))
 
 
 def participation(s: float, epochs: int) -> float:
-    """The probability of taking part in at least one of `epochs` epochs, with a coin of `s` in each: 1 - (1 - s)^epochs.
+    """The probability of taking part in at least one of `epochs` epochs, with a coin of `s` in
+    each: 1 - (1 - s)^epochs.
 
     Rounded up, like a loss.
 
     >>> participation(0.05, 1), round(participation(0.05, 365), 9)
     (0.05, 0.999999993)
     """
-    share, count = check_share("s", s), check_count("epochs", epochs)
+    share, count = check_proportion("s", s), check_count("epochs", epochs)
     if count == 1 or share in (0, 1):
         return share
     return min(-math.expm1(count * math.log1p(-share)) * (1 + 1e-12), 1.0)
 
 
 def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
-    """The zero-knowledge loss with respect to i.i.d. sampling: ln( s (2 - s)/(1 - s) * e^epsilon + 1 - s ).
+    """The zero-knowledge loss with respect to i.i.d. sampling: ln( s (2 - s)/(1 - s) * e^epsilon +
+    1 - s ).
 
-    Whatever the analyst learns about a person could, up to this, have been learned from a random sample of the others. With s = 1
-    there is no such sample: `inf`. Gehrke et al. 2012, theorem 1, which has an additive delta of e^-Omega(k (1 - s)^2) in a crowd
-    of k: Quoc et al. 2017, theorem C.4, leave it out, and its constant is not stated. Lavengood's quoted figures carry an extra
-    "1 +" inside the logarithm.
+    Whatever the analyst learns about a person could, up to this, have been learned from a random
+    sample of the others. With s = 1 there is no such sample: `inf`. Gehrke et al. 2012, theorem 1,
+    which has an additive delta of e^-Omega(k (1 - s)^2) in a crowd of k: Quoc et al. 2017, theorem
+    C.4, leave it out, and its constant is not stated. Lavengood's quoted figures carry an extra "1
+    +" inside the logarithm.
 
     >>> round(zero_knowledge_epsilon(bit_epsilon(0.88, 0.37), 0.05), 3)
     1.127
     >>> zero_knowledge_epsilon(1.0, 1)
     inf
     """
-    loss, share = check_loss("epsilon", epsilon), Fraction(check_share("s", s))
+    loss, share = check_loss("epsilon", epsilon), Fraction(check_proportion("s", s))
     if share == 0:
         return 0.0
     if share == 1 or loss == math.inf:
@@ -143,14 +154,15 @@ def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
 
 
 def local_epsilon(sampled: float, s: float) -> float:
-    """The largest local epsilon whose sampled epsilon is at most `sampled`: ln( 1 + (e^sampled - 1)/s ), rounded down.
+    """The largest local epsilon whose sampled epsilon is at most `sampled`: ln( 1 + (e^sampled -
+    1)/s ), rounded down.
 
     >>> round(local_epsilon(0.7, 0.05), 4)
     3.0575
     >>> local_epsilon(0.7, 1)
     0.7
     """
-    loss, share = check_loss("sampled", sampled), check_share("s", s)
+    loss, share = check_loss("sampled", sampled), check_proportion("s", s)
     if share == 0:
         return math.inf
     if share == 1 or loss in (0, math.inf):
@@ -161,7 +173,8 @@ def local_epsilon(sampled: float, s: float) -> float:
 
 
 def largest_sampling(epsilon: float, sampled: float) -> float:
-    """The largest s at which the sampled epsilon is at most `sampled`: (e^sampled - 1)/(e^epsilon - 1), rounded down.
+    """The largest s at which the sampled epsilon is at most `sampled`: (e^sampled - 1)/(e^epsilon -
+    1), rounded down.
 
     >>> round(largest_sampling(2.0, 0.5), 4)
     0.1015
@@ -172,7 +185,9 @@ def largest_sampling(epsilon: float, sampled: float) -> float:
     if loss <= wanted:
         return 1.0
     if loss == math.inf:
-        raise ParameterError("epsilon", epsilon, "must be finite: no sampling makes up for an answer without privacy")
+        raise ParameterError(
+            "epsilon", epsilon, "must be finite: no sampling makes up for an answer without privacy"
+        )
     share = (exact.exp(wanted) - 1) / (exact.exp(loss) - 1)
     rounded = float(share)
     return rounded if Fraction(rounded) <= share else math.nextafter(rounded, 0)

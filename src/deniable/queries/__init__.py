@@ -1,1 +1,2 @@
-"""Queries: their buckets, schedules and versions, and the signatures by which a device trusts them."""
+"""Queries: their buckets, schedules and versions, and the signatures by which a device trusts
+them."""

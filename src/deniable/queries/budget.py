@@ -1,4 +1,5 @@
-"""Budgets: what a query may cost the people it asks and those who run it, and the error the analyst needs."""
+"""Budgets: what a query may cost the people it asks and those who run it, and the error the analyst
+needs."""
 
 from __future__ import annotations
 
@@ -16,19 +17,23 @@ _ALWAYS_WRITTEN = ("epsilon", "error")
 
 @dataclass(frozen=True)
 class Budget:
-    """Each may be left open. Devices enforce `epsilon`; a plan observes all of them (docs/queries.md).
+    """Each may be left open. Devices enforce `epsilon`; a plan observes all of them
+    (docs/queries.md).
 
     Epsilons are for the query's whole life unless their name says otherwise.
     """
 
     epsilon: float | None = None
-    """The most one person may lose over the query's whole life, against anyone who sees who answered; None for no bound."""
+    """The most one person may lose over the query's whole life, against anyone who sees who
+    answered; None for no bound."""
     error: float | None = None
-    """The half-width of the 95 % interval the analyst wants for each proportion; None if left open."""
+    """The half-width of the 95 % interval the analyst wants for each proportion; None if left
+    open."""
     epsilon_per_answer: float | None = None
     """Local, of one epoch's answer."""
     sampled: float | None = None
-    """Against anyone who cannot tell who answered, over the query's life, in a crowd of the people asked (docs/privacy.md)."""
+    """Against anyone who cannot tell who answered, over the query's life, in a crowd of the people
+    asked (docs/privacy.md)."""
     sampled_per_answer: float | None = None
     zero_knowledge: float | None = None
     """With respect to sampling (Quoc 2017, theorem C.4), over the query's life."""
@@ -51,8 +56,16 @@ class Budget:
             self._check(name, 1e6, "must be a number above 0 and at most 1e6")
             self._check(f"{name}_per_answer", 1e6, "must be a number above 0 and at most 1e6")
         if self.error is not None and (not isinstance(self.error, float) or not 0 < self.error < 1):
-            raise ParameterError("budget.error", self.error, "must lie strictly between 0 and 1: it is an error of proportions")
-        self._check("relative_error", 1.0, "must be a number above 0 and at most 1, relative to the proportion")
+            raise ParameterError(
+                "budget.error",
+                self.error,
+                "must lie strictly between 0 and 1: it is an error of proportions",
+            )
+        self._check(
+            "relative_error",
+            1.0,
+            "must be a number above 0 and at most 1, relative to the proportion",
+        )
         self._check("proportion", 1.0, "must be a number above 0 and at most 1")
         for name in ("answers_per_second", "bytes_per_day", "money_per_month"):
             self._check(name, 1e15, "must be a number above 0 and at most 1e15")
@@ -60,7 +73,9 @@ class Budget:
             object.__setattr__(self, "latency", duration("budget.latency", self.latency))
         if self.relative_error is not None and self.error is not None:
             raise ParameterError(
-                "budget.relative_error", self.relative_error, "cannot be combined with error: both state the target"
+                "budget.relative_error",
+                self.relative_error,
+                "cannot be combined with error: both state the target",
             )
         if self.relative_error is not None and self.proportion is None:
             raise ParameterError("budget.proportion", None, "must be given with relative_error")
@@ -81,6 +96,11 @@ class Budget:
         return self.error
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set. Only `epsilon` and `error` are written even if not set, as before there were others."""
+        """What is set. Only `epsilon` and `error` are written even if not set, as before there were
+        others."""
         tree = dataclasses.asdict(self)
-        return {name: value for name, value in tree.items() if name in _ALWAYS_WRITTEN or value is not None}
+        return {
+            name: value
+            for name, value in tree.items()
+            if name in _ALWAYS_WRITTEN or value is not None
+        }

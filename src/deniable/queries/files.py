@@ -1,4 +1,5 @@
-"""Queries written as TOML. Errors name the file, the line, the key, the value, and what would be accepted."""
+"""Queries written as TOML. Errors name the file, the line, the key, the value, and what would be
+accepted."""
 
 from __future__ import annotations
 
@@ -27,12 +28,20 @@ def query_of_tree(tree: dict[str, Any]) -> Query:
     """The query in a table of TOML, in which times may be written as times."""
     schedule = tree.get("schedule")
     if isinstance(schedule, dict):
-        times = {name: _seconds(f"schedule.{name}", schedule[name]) for name in ("origin", "expires") if name in schedule}
+        times = {
+            name: _seconds(f"schedule.{name}", schedule[name])
+            for name in ("origin", "expires")
+            if name in schedule
+        }
         tree = {**tree, "schedule": {**schedule, **times}}
     envelope = tree.get("envelope")
     if isinstance(envelope, dict) and "until" in envelope:
-        tree = {**tree, "envelope": {**envelope, "until": _seconds("envelope.until", envelope["until"])}}
-    query = Query.from_dict({"instantaneous": "default", **tree})  # a file is a new query, to be signed
+        tree = {
+            **tree,
+            "envelope": {**envelope, "until": _seconds("envelope.until", envelope["until"])},
+        }
+    # a file is a new query, to be signed
+    query = Query.from_dict({"instantaneous": "default", **tree})
     query.check_patterns()
     return query
 
@@ -41,5 +50,11 @@ def _seconds(name: str, given: Any) -> Any:
     if not isinstance(given, datetime.datetime | datetime.date | datetime.time):
         return given
     if not isinstance(given, datetime.datetime) or given.tzinfo is None or given.microsecond:
-        raise ParameterError(name, str(given), "must be a time with its offset in whole seconds, such as 2026-01-01T00:00:00Z")
-    return (given - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(seconds=1)
+        raise ParameterError(
+            name,
+            str(given),
+            "must be a time with its offset in whole seconds, such as 2026-01-01T00:00:00Z",
+        )
+    return (given - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(
+        seconds=1
+    )

@@ -1,4 +1,5 @@
-"""When a query is answered and when its results are due: epochs and sliding windows, in whole seconds of UTC. No floats."""
+"""When a query is answered and when its results are due: epochs and sliding windows, in whole
+seconds of UTC. No floats."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ LATEST = 1 << 40
 MOST_EPOCHS = 1 << 32
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"\s*(\d{1,12})\s*([a-z]+)\s*", re.ASCII)
-DURATION_RULE = "must be a number of whole seconds or a text such as '90 s', '10 min', '1 h', '7 d' or '2 w'"
+DURATION_RULE = (
+    "must be a number of whole seconds or a text such as '90 s', '10 min', '1 h', '7 d' or '2 w'"
+)
 
 
 def duration(name: str, given: Any) -> int:
@@ -56,9 +59,11 @@ def spoken_duration(seconds: int) -> str:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Epoch e is [origin + e every, origin + (e + 1) every); window w is [origin + w slide, origin + w slide + window).
+    """Epoch e is [origin + e every, origin + (e + 1) every); window w is [origin + w slide, origin
+    + w slide + window).
 
-    Devices answer once per epoch; a result is due once a window has passed. Windows consist of whole epochs.
+    Devices answer once per epoch; a result is due once a window has passed. Windows consist of
+    whole epochs.
 
     >>> hourly = Schedule(origin=0, expires=86400, every=600, window=3600, slide=1200)
     >>> hourly.epoch_of(1799), list(hourly.epochs_of_window(1)), list(hourly.windows_of_epoch(6))
@@ -81,11 +86,21 @@ class Schedule:
                 rule = f"must be a multiple of every = {self.every}: windows are whole epochs"
                 raise ParameterError(f"schedule.{name}", getattr(self, name), rule)
         if self.slide > self.window:
-            raise ParameterError("schedule.slide", self.slide, f"must not exceed window = {self.window}: epochs would be lost")
+            raise ParameterError(
+                "schedule.slide",
+                self.slide,
+                f"must not exceed window = {self.window}: epochs would be lost",
+            )
         if self.expires < self.origin + self.window:
-            raise ParameterError("schedule.expires", self.expires, "must leave time for one window after the origin")
+            raise ParameterError(
+                "schedule.expires", self.expires, "must leave time for one window after the origin"
+            )
         if self.n_epochs > MOST_EPOCHS:
-            raise ParameterError("schedule.every", self.every, f"makes more than {MOST_EPOCHS} epochs before the query expires")
+            raise ParameterError(
+                "schedule.every",
+                self.every,
+                f"makes more than {MOST_EPOCHS} epochs before the query expires",
+            )
 
     @property
     def n_epochs(self) -> int:
@@ -111,7 +126,9 @@ class Schedule:
         """The epoch of each of many times, -1 for times outside the query's life."""
         times = np.asarray(times)
         if times.dtype.kind not in "iu":
-            raise ParameterError("times", times.dtype, "must be whole numbers of seconds since 1970 UTC")
+            raise ParameterError(
+                "times", times.dtype, "must be whole numbers of seconds since 1970 UTC"
+            )
         epochs = (times.astype(np.int64) - self.origin) // self.every
         return np.where((epochs >= 0) & (epochs < self.n_epochs), epochs, -1)
 
@@ -153,8 +170,12 @@ class Schedule:
         if not 0 <= epoch < self.n_epochs:
             raise ParameterError("epoch", epoch, f"must lie between 0 and {self.n_epochs - 1}")
         step, length = self.slide // self.every, self.window // self.every
-        return range(max(0, -(-(epoch - length + 1) // step)), min(epoch // step + 1, self.n_windows))
+        return range(
+            max(0, -(-(epoch - length + 1) // step)), min(epoch // step + 1, self.n_windows)
+        )
 
     def to_dict(self) -> dict[str, int]:
         """The constructor's arguments."""
-        return {name: getattr(self, name) for name in ("origin", "expires", "every", "window", "slide")}
+        return {
+            name: getattr(self, name) for name in ("origin", "expires", "every", "window", "slide")
+        }

@@ -11,15 +11,15 @@ from deniable.errors import ParameterError
 __all__ = ["iso_time", "moment", "with_times"]
 
 _RULE = (
-    "must be a time such as 2026-01-01, 2026-01-01T08:30 or 2026-01-01T08:30:00Z (UTC unless it gives an offset), "
-    "or whole seconds since 1970"
+    "must be a time such as 2026-01-01, 2026-01-01T08:30 or 2026-01-01T08:30:00Z (UTC unless it"
+    " gives an offset), or whole seconds since 1970"
 )
 
 
 def moment(name: str, text: str) -> int:
     """The seconds since 1970 UTC of a time as people write it, or of a whole number of seconds.
 
-    >>> moment("--from", "2026-01-01T00:00:10Z") - moment("--from", "2026-01-01")
+    >>> moment("--start", "2026-01-01T00:00:10Z") - moment("--start", "2026-01-01")
     10
     """
     if text.isascii() and text.isdecimal() and 6 < len(text) < 13:
@@ -50,7 +50,8 @@ def iso_time(seconds: int) -> str:
 
 
 def with_times(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """A document whose times (seconds since 1970 UTC, or None) also stand in ISO 8601 beside them, for people.
+    """A document whose times (seconds since 1970 UTC, or None) also stand in ISO 8601 beside them,
+    for people.
 
     >>> with_times({"n": 3, "start": 0, "end": None}, "start", "end")
     {'n': 3, 'start': 0, 'start_time': '1970-01-01T00:00:00Z', 'end': None, 'end_time': None}

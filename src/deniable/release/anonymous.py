@@ -1,4 +1,5 @@
-"""Release a table that is k-anonymous and the like: generalised as little as the constraints allow."""
+"""Release a table that is k-anonymous and the like: generalised as little as the constraints
+allow."""
 
 from __future__ import annotations
 
@@ -30,12 +31,14 @@ def anonymize(
     time_limit: float | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Released:
-    """The table generalised as little as the constraints allow: k-anonymity and related rules, without differential privacy.
+    """The table generalised as little as the constraints allow: k-anonymity and related rules,
+    without differential privacy.
 
-    Columns with a hierarchy are generalised (None: one that fits the column), `sensitive` ones are released unchanged, others are
-    left out. Classes that break a constraint are dropped, with at most the fraction `suppress` of the rows. Of all
-    generalisations the one that keeps most by the `objective`, ``"granularity"`` or ``"entropy"``, is found and proved best,
-    unless `time_limit`, in seconds, ends the search earlier; `found.bound` then says what might be missed.
+    Columns with a hierarchy are generalised (None: one that fits the column), `sensitive` ones are
+    released unchanged, others are left out. Classes that break a constraint are dropped, with at
+    most the fraction `suppress` of the rows. Of all generalisations the one that keeps most by the
+    `objective`, ``"granularity"`` or ``"entropy"``, is found and proved best, unless `time_limit`,
+    in seconds, ends the search earlier; `found.bound` then says what might be missed.
 
     >>> from deniable.release import KAnonymity, Numbers
     >>> made = anonymize({"age": [31, 33, 38, 39, 52]}, {"age": Numbers(0, 80, 5)}, [KAnonymity(2)], suppress=0.2)
@@ -55,7 +58,17 @@ def anonymize(
     attributes = coded_attributes(table, known)
     cube = Cube(table, attributes, wanted)
     allowed = allowed_levels(attributes, levels)
-    found = search(cube, Information(table, attributes, objective), allowed, constraints, suppress, time_limit, progress)
+    found = search(
+        cube,
+        Information(table, attributes, objective),
+        allowed,
+        constraints,
+        suppress,
+        time_limit,
+        progress,
+    )
     classes = cube.classes(found.levels)
     classes = classes.kept(satisfying(classes, constraints))
-    return finished(table, attributes, found.levels, classes, wanted, None, 0.0, constraints, classes, found)
+    return finished(
+        table, attributes, found.levels, classes, wanted, None, 0.0, constraints, classes, found
+    )

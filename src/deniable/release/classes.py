@@ -1,5 +1,5 @@
-"""The classes of a generalised table: rows that share all labels, their number, and the distribution of their sensitive
-values."""
+"""The classes of a generalised table: rows that share all labels, their number, and the
+distribution of their sensitive values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.release.table import Attribute, CodedTable, Integers, Levels, combine, one_of_each
+from deniable.release.table import (
+    CodedTable,
+    Integers,
+    Levels,
+    TableAttribute,
+    combine,
+    one_of_each,
+)
 
 __all__ = ["Classes", "Cube"]
 
@@ -39,7 +46,8 @@ class Classes:
         return int(self.sizes.sum())
 
     def values_per_class(self, column: str) -> tuple[Integers, Integers, Integers]:
-        """Each sensitive value of each class once: its class, the value's index, and its number of rows."""
+        """Each sensitive value of each class once: its class, the value's index, and its number of
+        rows."""
         values = self.sensitive[column]
         size = int(values.max(initial=0)) + 1
         ids, n = combine([self.cell_class, values], [self.sizes.size, size])
@@ -61,15 +69,22 @@ class Classes:
 
 
 class Cube:
-    """The classes of a table at any levels. Attributes are rolled up one after the other, and what was rolled up is kept."""
+    """The classes of a table at any levels. Attributes are rolled up one after the other, and what
+    was rolled up is kept."""
 
     def __init__(
-        self, table: CodedTable, attributes: Sequence[Attribute], sensitive: Sequence[str] = (), counts: Integers | None = None
+        self,
+        table: CodedTable,
+        attributes: Sequence[TableAttribute],
+        sensitive: Sequence[str] = (),
+        counts: Integers | None = None,
     ) -> None:
         self.attributes = list(attributes)
         self._sensitive = list(sensitive)
         # Attributes with many values first: rolling these up shortens the table most.
-        self._order = sorted(range(len(attributes)), key=lambda i: -len(table.values[attributes[i].name]))
+        self._order = sorted(
+            range(len(attributes)), key=lambda i: -len(table.values[attributes[i].name])
+        )
         names = [attributes[i].name for i in self._order] + self._sensitive
         self._sizes = [len(table.values[name]) for name in names]
         counts = table.counts if counts is None else counts
@@ -77,7 +92,9 @@ class Cube:
         """The number of rows."""
         some = counts > 0
         columns = [table.codes[name][some] for name in names]
-        self._base = (columns, counts[some]) if some.all() else _added_up(columns, self._sizes, counts[some])
+        self._base = (
+            (columns, counts[some]) if some.all() else _added_up(columns, self._sizes, counts[some])
+        )
         self._cache: dict[Levels, tuple[list[Integers], Integers]] = {}
         self._cached_cells = 0
 
@@ -93,7 +110,9 @@ class Cube:
         for i, label in zip(self._order, labels, strict=True):
             ordered[i] = label[place]
         class_sizes = np.bincount(ids, weights=counts, minlength=n).astype(np.int64)
-        return Classes(ordered, class_sizes, ids, counts, dict(zip(self._sensitive, sensitive, strict=True)))
+        return Classes(
+            ordered, class_sizes, ids, counts, dict(zip(self._sensitive, sensitive, strict=True))
+        )
 
     def _rolled_up(self, levels: Levels) -> tuple[list[Integers], Integers]:
         """The table with the first attributes of the order at these levels, equal rows added up."""
@@ -106,7 +125,10 @@ class Cube:
         attribute = self.attributes[self._order[at]]
         columns = list(columns)
         columns[at] = attribute.places[levels[-1]][columns[at]]
-        sizes = [len(self.attributes[i].labels[level]) for i, level in zip(self._order, levels, strict=False)]
+        sizes = [
+            len(self.attributes[i].labels[level])
+            for i, level in zip(self._order, levels, strict=False)
+        ]
         rolled = _added_up(columns, sizes + self._sizes[len(levels) :], counts)
         if len(levels) < len(self._order):  # the last step belongs to one node alone
             self._cached_cells += rolled[1].size * (len(columns) + 1)
@@ -117,9 +139,13 @@ class Cube:
         return rolled
 
 
-def _added_up(columns: list[Integers], sizes: Sequence[int], counts: Integers) -> tuple[list[Integers], Integers]:
+def _added_up(
+    columns: list[Integers], sizes: Sequence[int], counts: Integers
+) -> tuple[list[Integers], Integers]:
     ids, n = combine(columns, sizes)
     if n == ids.size:
         return columns, counts
     place = one_of_each(ids, n)
-    return [column[place] for column in columns], np.bincount(ids, weights=counts, minlength=n).astype(np.int64)
+    return [column[place] for column in columns], np.bincount(
+        ids, weights=counts, minlength=n
+    ).astype(np.int64)

@@ -1,6 +1,8 @@
-"""k-anonymity, l-diversity and t-closeness: which classes of a table break them, and how well a table satisfies them.
+"""k-anonymity, l-diversity and t-closeness: which classes of a table break them, and how well a
+table satisfies them.
 
-None of them is differential privacy: they protect against someone who knows a person's attributes and nothing else.
+None of them is differential privacy: they protect against someone who knows a person's attributes
+and nothing else.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_number, check_proportion, check_range, whole
 from deniable.errors import ParameterError
-from deniable.mechanisms.exact import check_number
 from deniable.release.classes import Classes
 from deniable.results import Result
 
@@ -49,7 +51,11 @@ class Constraint(Result, ABC):
     def achieved(self, classes: Classes) -> float:
         """The measure of the whole table: that of its worst class."""
         measured = self.measure(classes)
-        return float(measured.max() if isinstance(self, TCloseness) else measured.min()) if measured.size else math.nan
+        return (
+            float(measured.max() if isinstance(self, TCloseness) else measured.min())
+            if measured.size
+            else math.nan
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +65,7 @@ class KAnonymity(Constraint):
     k: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise ParameterError("k", self.k, "must be a whole number from 1 on")
+        whole("k", self.k, 1)
 
     def measure(self, classes: Classes) -> _Floats:
         """The sizes."""
@@ -93,7 +98,8 @@ class DistinctDiversity(Constraint):
 
 @dataclass(frozen=True, eq=False)
 class EntropyDiversity(Constraint):
-    """The entropy of the column in each class is at least ln l: as even as l equally frequent values, or more."""
+    """The entropy of the column in each class is at least ln l: as even as l equally frequent
+    values, or more."""
 
     column: str
     l: float  # noqa: E741
@@ -105,7 +111,9 @@ class EntropyDiversity(Constraint):
         """exp of the entropy."""
         of_class, _, counts = classes.values_per_class(self.column)
         share = counts / classes.sizes[of_class]
-        return np.exp(-np.bincount(of_class, weights=share * np.log(share), minlength=classes.sizes.size))
+        return np.exp(
+            -np.bincount(of_class, weights=share * np.log(share), minlength=classes.sizes.size)
+        )
 
     def keeps(self, measured: _Floats) -> NDArray[np.bool_]:
         """At least l?"""
@@ -114,7 +122,8 @@ class EntropyDiversity(Constraint):
 
 @dataclass(frozen=True, eq=False)
 class RecursiveDiversity(Constraint):
-    """(c, l): the most frequent value is rarer than c times all from the l-th most frequent on together."""
+    """(c, l): the most frequent value is rarer than c times all from the l-th most frequent on
+    together."""
 
     column: str
     l: int  # noqa: E741
@@ -124,8 +133,7 @@ class RecursiveDiversity(Constraint):
         _check_diversity(self.l)
         if not isinstance(self.l, int) or isinstance(self.l, bool):
             raise ParameterError("l", self.l, "must be a whole number")
-        if not check_number("c", self.c) > 0:
-            raise ParameterError("c", self.c, "must be above 0")
+        check_range("c", self.c, above=0)
 
     def measure(self, classes: Classes) -> _Floats:
         """How many times the rare values fit into c times; above 1 is enough."""
@@ -134,7 +142,9 @@ class RecursiveDiversity(Constraint):
         of_class, counts = of_class[order], counts[order]
         starts = np.searchsorted(of_class, np.arange(classes.sizes.size))
         rank = np.arange(of_class.size) - starts[of_class]
-        rare = np.bincount(of_class, weights=np.where(rank >= self.l - 1, counts, 0), minlength=classes.sizes.size)
+        rare = np.bincount(
+            of_class, weights=np.where(rank >= self.l - 1, counts, 0), minlength=classes.sizes.size
+        )
         return self.c * rare / counts[starts]
 
     def keeps(self, measured: _Floats) -> NDArray[np.bool_]:
@@ -144,9 +154,11 @@ class RecursiveDiversity(Constraint):
 
 @dataclass(frozen=True, eq=False)
 class TCloseness(Constraint):
-    """In each class the column is distributed as in the whole table, up to an earth mover's distance of t (Li et al. 2007).
+    """In each class the column is distributed as in the whole table, up to an earth mover's
+    distance of t (Li et al. 2007).
 
-    Values are all equally far from each other; or, if `ordered`, as far as their ranks, over the number of values less one.
+    Values are all equally far from each other; or, if `ordered`, as far as their ranks, over the
+    number of values less one.
     """
 
     column: str
@@ -154,8 +166,7 @@ class TCloseness(Constraint):
     ordered: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= check_number("t", self.t) <= 1:
-            raise ParameterError("t", self.t, "must lie between 0 and 1")
+        check_proportion("t", self.t)
 
     def measure(self, classes: Classes) -> _Floats:
         """The distance of each class from all of them."""
@@ -166,14 +177,18 @@ class TCloseness(Constraint):
         if not self.ordered:
             # What one exceeds the other by in some places, the other exceeds it by elsewhere.
             above = np.maximum(share - overall[values], 0)
-            return np.asarray(np.bincount(of_class, weights=above, minlength=classes.sizes.size), dtype=np.float64)
+            return np.asarray(
+                np.bincount(of_class, weights=above, minlength=classes.sizes.size), dtype=np.float64
+            )
         out = np.empty(classes.sizes.size)
         step = max(1, _BLOCK // max(present.size, 1))
         for start in range(0, out.size, step):
             here = (of_class >= start) & (of_class < start + step)
             block = np.zeros((min(step, out.size - start), present.size))
             block[of_class[here] - start, values[here]] = share[here]
-            out[start : start + step] = np.abs(np.cumsum(block - overall, axis=1)).sum(axis=1) / max(present.size - 1, 1)
+            out[start : start + step] = np.abs(np.cumsum(block - overall, axis=1)).sum(
+                axis=1
+            ) / max(present.size - 1, 1)
         return out
 
     def keeps(self, measured: _Floats) -> NDArray[np.bool_]:
@@ -188,13 +203,18 @@ def _check_diversity(number: float) -> None:
 
 def sensitive_columns(constraints: Sequence[Constraint]) -> list[str]:
     """The columns that constraints are about."""
-    return list(dict.fromkeys(constraint.column for constraint in constraints if hasattr(constraint, "column")))
+    return list(
+        dict.fromkeys(
+            constraint.column for constraint in constraints if hasattr(constraint, "column")
+        )
+    )
 
 
 def satisfying(classes: Classes, constraints: Sequence[Constraint]) -> NDArray[np.bool_]:
     """Which classes can stay so that all remaining ones satisfy the constraints.
 
-    Classes that break one are removed repeatedly: t-closeness compares with the whole table, which shrinks with them.
+    Classes that break one are removed repeatedly: t-closeness compares with the whole table, which
+    shrinks with them.
     """
     keep = np.ones(classes.sizes.size, dtype=np.bool_)
     while True:

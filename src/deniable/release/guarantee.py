@@ -1,22 +1,27 @@
-"""How private a sampled, generalised and thresholded table is: the exact delta of (epsilon, delta), and the smallest threshold.
+"""How private a sampled, generalised and thresholded table is: the exact delta of (epsilon, delta),
+and the smallest threshold.
 
-Each row is kept with probability beta, its attributes are generalised by a rule that does not depend on the data, and every
-combination of which fewer than k rows were kept is dropped. The result depends on one person only through the size of one
-combination. Let n be that size with the person in it, and j the number of its rows that were kept. Then
+Each row is kept with probability beta, its attributes are generalised by a rule that does not
+depend on the data, and every combination of which fewer than k rows were kept is dropped. The
+result depends on one person only through the size of one combination. Let n be that size with the
+person in it, and j the number of its rows that were kept. Then
 
     P(j | with) / P(j | without) = (1 - beta) n / (n - j),
 
-which is above E = exp(epsilon) if and only if j > gamma n, gamma = 1 - (1 - beta)/E. In the other direction, and where the
-combination is dropped, no ratio exceeds 1/(1 - beta), which must not exceed E. So the loss exceeds epsilon with probability
+which is above E = exp(epsilon) if and only if j > gamma n, gamma = 1 - (1 - beta)/E. In the other
+direction, and where the combination is dropped, no ratio exceeds 1/(1 - beta), which must not
+exceed E. So the loss exceeds epsilon with probability
 
     delta = max over n of P(Binomial(n, beta) >= max(k, floor(gamma n) + 1))
           = max over j >= k of P(Binomial(ceil(j / gamma) - 1, beta) >= j):
 
-for each j the largest n at which j reveals too much. (Li, Qardaji and Su 2012, theorem 5; Bild, Kuhn and Prasser 2018.) The
-maximum is not always at j = k. By Chernoff's bound no n beyond that of j gives more than exp(-n KL(gamma || beta)), and the
-search stops where that falls below what was found.
+for each j the largest n at which j reveals too much. (Li, Qardaji and Su 2012, theorem 5; Bild,
+Kuhn and Prasser 2018.) The maximum is not always at j = k. By Chernoff's bound no n beyond that of
+j gives more than exp(-n KL(gamma || beta)), and the search stops where that falls below what was
+found.
 
-Arithmetic is decimal with 60 digits, and what is rounded is rounded up, so a delta stated here is never below the true one.
+Arithmetic is decimal with 60 digits, and what is rounded is rounded up, so a delta stated here is
+never below the true one.
 """
 
 from __future__ import annotations
@@ -32,12 +37,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_epsilon, check_probability, whole
 from deniable.errors import ParameterError
 from deniable.mechanisms import exact
+from deniable.numerics import first_whole
 from deniable.randomness import ONE, Source
 from deniable.results import Result, fields_of
 
-__all__ = ["LARGEST_THRESHOLD", "Guarantee", "binomial_tail", "delta_of", "largest_sampling", "smallest_threshold"]
+__all__ = [
+    "LARGEST_THRESHOLD",
+    "Guarantee",
+    "binomial_tail",
+    "delta_of",
+    "largest_sampling",
+    "smallest_threshold",
+]
 
 _CONTEXT = Context(prec=60)
 _EXP_ERROR = Fraction(1, 10**50)
@@ -49,10 +63,11 @@ LARGEST_THRESHOLD = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Guarantee(Result):
-    """What the release of a table promises each person: the loss exceeds epsilon with probability at most delta.
+    """What the release of a table promises each person: the loss exceeds epsilon with probability
+    at most delta.
 
-    Made by :meth:`of`. Neighbouring tables differ in one row that is there or not, and a person has one row. ``delta`` is exact
-    for the coins tossed, and never exceeds the requested one.
+    Made by :meth:`of`. Neighbouring tables differ in one row that is there or not, and a person has
+    one row. ``delta`` is exact for the coins tossed, and never exceeds the requested one.
 
     >>> Guarantee.of(1.0, 1e-5)
     Guarantee(epsilon=1, delta=8.9e-06, sampling=0.474, k=32)
@@ -66,21 +81,35 @@ class Guarantee(Result):
     """A combination is released if at least this many of its rows are kept."""
 
     @classmethod
-    def of(cls, epsilon: float, delta: float, sampling: float | Fraction | None = None, k: int | None = None) -> Guarantee:
-        """The guarantee for an epsilon and a delta: the smallest threshold k that satisfies it, or a larger one of your choice.
+    def of(
+        cls,
+        epsilon: float,
+        delta: float,
+        sampling: float | Fraction | None = None,
+        k: int | None = None,
+    ) -> Guarantee:
+        """The guarantee for an epsilon and a delta: the smallest threshold k that satisfies it, or
+        a larger one of your choice.
 
-        `sampling` is at most 1 - exp(-epsilon). Left out, it is the one of twenty fractions of that limit at which
-        sampling**2 / k is largest: a combination needs about k / sampling rows to be released, and sampling is the part of them
-        that is. At the limit itself k would grow without bound as epsilon does.
+        `sampling` is at most 1 - exp(-epsilon). Left out, it is the one of twenty fractions of that
+        limit at which sampling**2 / k is largest: a combination needs about k / sampling rows to be
+        released, and sampling is the part of them that is. At the limit itself k would grow without
+        bound as epsilon does.
         """
-        exact.check_epsilon(epsilon)
-        exact.check_probability("delta", delta)
+        check_epsilon(epsilon)
+        check_probability("delta", delta)
         balanced = sampling is None
-        numerator = _balanced_numerator(float(epsilon), float(delta)) if balanced else _numerator(sampling, epsilon)
+        numerator = (
+            _balanced_numerator(float(epsilon), float(delta))
+            if balanced
+            else _numerator(sampling, epsilon)
+        )
         beta = Fraction(numerator, ONE)
         least = smallest_threshold(delta, beta, epsilon)
         if k is not None and _check_threshold(k) < least:
-            raise ParameterError("k", k, f"must be at least {least} for epsilon {epsilon:g} and delta {delta:g}")
+            raise ParameterError(
+                "k", k, f"must be at least {least} for epsilon {epsilon:g} and delta {delta:g}"
+            )
         k = max(least, k or 1)
         return cls(float(epsilon), delta_of(k, beta, epsilon), numerator, k)
 
@@ -91,7 +120,8 @@ class Guarantee(Result):
 
     @property
     def replace_one(self) -> tuple[float, float]:
-        """Epsilon and delta where neighbours differ in the values of one row: one row less, and one more."""
+        """Epsilon and delta where neighbours differ in the values of one row: one row less, and one
+        more."""
         return 2 * self.epsilon, (1 + math.exp(self.epsilon)) * self.delta
 
     def keep(self, n: int, source: Source) -> NDArray[np.bool_]:
@@ -115,58 +145,79 @@ class Guarantee(Result):
     KEYS: ClassVar[Mapping[str, str]] = {"k": "threshold", "numerator": "sampling_numerator"}
 
     def __repr__(self) -> str:
-        return f"Guarantee(epsilon={self.epsilon:g}, delta={self.delta:.2g}, sampling={float(self.sampling):.3g}, k={self.k})"
+        return (
+            f"Guarantee(epsilon={self.epsilon:g}, delta={self.delta:.2g},"
+            f" sampling={float(self.sampling):.3g}, k={self.k})"
+        )
 
 
-def delta_of(k: int, sampling: float | Fraction, epsilon: float | None = None, *, odds: Fraction | None = None) -> float:
-    """The exact delta of a release that keeps rows with probability `sampling` and combinations of `k` kept rows or more.
+def delta_of(
+    k: int,
+    sampling: float | Fraction,
+    epsilon: float | None = None,
+    *,
+    odds: Fraction | None = None,
+) -> float:
+    """The exact delta of a release that keeps rows with probability `sampling` and combinations of
+    `k` kept rows or more.
 
-    Instead of an epsilon, `odds` gives exp(epsilon) as an exact fraction. That matters where gamma n is a whole number: the
-    double nearest to ln 2 is slightly below ln 2, and its delta is larger by one term of the sum.
+    Instead of an epsilon, `odds` gives exp(epsilon) as an exact fraction. That matters where gamma
+    n is a whole number: the double nearest to ln 2 is slightly below ln 2, and its delta is larger
+    by one term of the sum.
 
     >>> delta_of(5, Fraction(1, 2), odds=Fraction(2))
     0.109375
     >>> delta_of(10, 0.25, odds=Fraction(2)), delta_of(10, 0.25, math.log(2))
     (0.000794949010014534, 0.0016444653738290071)
     """
-    beta, ratio = exact.check_probability("sampling", sampling), _odds(epsilon, odds)
+    beta, ratio = check_probability("sampling", sampling), _odds(epsilon, odds)
     if ratio * (1 - beta) < 1:
-        raise ParameterError("sampling", sampling, f"must be at most 1 - exp(-epsilon) = {float(1 - 1 / ratio):.6g}")
+        raise ParameterError(
+            "sampling", sampling, f"must be at most 1 - exp(-epsilon) = {float(1 - 1 / ratio):.6g}"
+        )
     return _delta(_check_threshold(k), beta, ratio)
 
 
 def smallest_threshold(
-    delta: float, sampling: float | Fraction, epsilon: float | None = None, *, odds: Fraction | None = None
+    delta: float,
+    sampling: float | Fraction,
+    epsilon: float | None = None,
+    *,
+    odds: Fraction | None = None,
 ) -> int:
     """The smallest k whose delta is at most the given one.
 
     >>> smallest_threshold(1e-5, largest_sampling(1.0), 1.0)
     61
     """
-    target = float(exact.check_probability("delta", delta))
+    target = float(check_probability("delta", delta))
     high = 2
     while delta_of(high, sampling, epsilon, odds=odds) > target:
         high *= 2
         if high > LARGEST_THRESHOLD:
-            rule = f"needs combinations of more than {LARGEST_THRESHOLD:,} rows; use a larger delta or sample fewer rows"
+            rule = (
+                f"needs combinations of more than {LARGEST_THRESHOLD:,} rows; use a larger delta or"
+                " sample fewer rows"
+            )
             raise ParameterError("delta", delta, rule)
     low = high // 2  # delta(low) is above the target, or low is 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if delta_of(middle, sampling, epsilon, odds=odds) > target else (low, middle)
-    return high
+    return first_whole(lambda k: delta_of(k, sampling, epsilon, odds=odds) <= target, low, high)
 
 
 def largest_sampling(epsilon: float) -> Fraction:
-    """The largest probability of keeping a row, 1 - exp(-epsilon), rounded down to a whole number of 1/2**64."""
+    """The largest probability of keeping a row, 1 - exp(-epsilon), rounded down to a whole number
+    of 1/2**64."""
     return Fraction(exact.down(1 - 1 / _odds(epsilon, None)), ONE)
 
 
 def _numerator(sampling: Any, epsilon: float) -> int:
     limit = largest_sampling(epsilon)
-    wanted = exact.check_probability("sampling", sampling)
-    if wanted > limit and float(wanted) > float(limit):  # the double of the limit stands for the limit
-        raise ParameterError("sampling", sampling, f"must be at most 1 - exp(-epsilon) = {float(limit):.6g}")
+    wanted = check_probability("sampling", sampling)
+    # the double of the limit stands for the limit
+    if wanted > limit and float(wanted) > float(limit):
+        raise ParameterError(
+            "sampling", sampling, f"must be at most 1 - exp(-epsilon) = {float(limit):.6g}"
+        )
     return exact.down(min(wanted, limit))
 
 
@@ -176,7 +227,8 @@ def _balanced_numerator(epsilon: float, delta: float) -> int:
     best, found = Fraction(0), 0
     for step in range(1, 21):
         beta = Fraction(exact.down(limit * step / 20), ONE)
-        # Beyond the threshold at which it would be no better than the best one so far, its own does not matter.
+        # Beyond the threshold at which it would be no better than the best one so far, its own does
+        # not matter.
         if best and delta_of(max(1, math.floor(beta**2 / best)), beta, epsilon) > delta:
             continue
         worth = beta**2 / smallest_threshold(delta, beta, epsilon)
@@ -194,13 +246,11 @@ def _odds(epsilon: float | None, odds: Fraction | None) -> Fraction:
         return Fraction(odds)
     assert epsilon is not None  # noqa: S101 - for mypy
     # Rounded down: a smaller E makes gamma n smaller, so the stated delta larger.
-    return exact.exp(exact.check_epsilon(epsilon)) * (1 - _EXP_ERROR)
+    return exact.exp(check_epsilon(epsilon)) * (1 - _EXP_ERROR)
 
 
 def _check_threshold(k: Any) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= LARGEST_THRESHOLD:
-        raise ParameterError("k", k, f"must be a whole number from 1 to {LARGEST_THRESHOLD}")
-    return k
+    return whole("k", k, 1, LARGEST_THRESHOLD)
 
 
 @lru_cache(maxsize=4096)
@@ -221,7 +271,9 @@ def _divergence(gamma: Fraction, beta: Fraction) -> Decimal:
     """KL(gamma || beta) of two coins, a little rounded down."""
     with localcontext(_CONTEXT):
         g, b = _decimal(gamma), _decimal(beta)
-        return (g * (g / b).ln() + (1 - g) * ((1 - g) / (1 - b)).ln()) * (1 - _NEGLIGIBLE ** Decimal("0.5"))
+        return (g * (g / b).ln() + (1 - g) * ((1 - g) / (1 - b)).ln()) * (
+            1 - _NEGLIGIBLE ** Decimal("0.5")
+        )
 
 
 def binomial_tail(n: int, j: int, beta: Fraction) -> Decimal:
@@ -257,7 +309,8 @@ def _decimal(number: Fraction) -> Decimal:
 
 
 def _double_up(number: Decimal) -> float:
-    """The smallest double that is not below it; what lies within 1e-42 above a double is that double, by rounding."""
+    """The smallest double that is not below it; what lies within 1e-42 above a double is that
+    double, by rounding."""
     with localcontext(_CONTEXT):
         number *= 1 - 200 * _NEGLIGIBLE
     rounded = float(number)

@@ -1,10 +1,11 @@
 """Generalisation hierarchies: from a value to ever wider labels, level by level, up to ``*``.
 
-A hierarchy is a rule that is fixed before the table is seen. Level 0 is the value itself, the last level is ``*`` for everybody.
-A missing value (empty, None, NaN) counts as a separate value, shown as None, on every level but the last.
+A hierarchy is a rule that is fixed before the table is seen. Level 0 is the value itself, the last
+level is ``*`` for everybody. A missing value (empty, None, NaN) counts as a separate value, shown
+as None, on every level but the last.
 
-Each label has a loss: 0 for a single value, 1 for ``*``, and in between the fraction of the domain that the label covers
-(Iyengar's loss, 2002). It depends only on the label.
+Each label has a loss: 0 for a single value, 1 for ``*``, and in between the fraction of the domain
+that the label covers (Iyengar's loss, 2002). It depends only on the label.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from deniable.checks import check_finite, whole
 from deniable.errors import ParameterError
 from deniable.mechanisms.domain import missing
-from deniable.mechanisms.exact import check_number
 
 __all__ = ["ANY", "Categories", "Dates", "Hierarchy", "Masked", "Numbers", "is_missing"]
 
@@ -43,7 +44,8 @@ class Hierarchy(ABC):
 
     @abstractmethod
     def check(self, value: Any) -> None:
-        """Raise a ValueError whose text is the rule that the value breaks. It must not contain the value."""
+        """Raise a ValueError whose text is the rule that the value breaks. It must not contain the
+        value."""
 
     def label(self, value: Any, level: int) -> Hashable:
         """The label of a value that :meth:`check` accepts."""
@@ -68,7 +70,8 @@ class Hierarchy(ABC):
         """The loss on a level between the first and the last."""
 
     def domain(self, level: int) -> list[Hashable] | None:
-        """All labels of a level, in order, where they are known without any table. Missing values are not among them."""
+        """All labels of a level, in order, where they are known without any table. Missing values
+        are not among them."""
         return [ANY] if level == self.levels - 1 else None
 
 
@@ -109,8 +112,8 @@ class Categories(Hierarchy):
 class Numbers(Hierarchy):
     """Intervals of `width`, then of `factor` times as much, and so on, between declared bounds.
 
-    Values outside the bounds get one label on either side. The bounds are part of the rule: taken from the table, they would
-    reveal its extremes.
+    Values outside the bounds get one label on either side. The bounds are part of the rule: taken
+    from the table, they would reveal its extremes.
 
     >>> ages = Numbers(0, 100, width=5, factor=4)
     >>> [ages.label(37, level) for level in range(ages.levels)], ages.label(104, 1)
@@ -124,16 +127,18 @@ class Numbers(Hierarchy):
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "width"):
-            if not math.isfinite(check_number(name, getattr(self, name))):
-                raise ParameterError(name, getattr(self, name), "must be finite")
+            check_finite(name, getattr(self, name))
         if self.high <= self.low:
             raise ParameterError("high", self.high, f"must be above low = {self.low!r}")
         if not 0 < self.width <= self.high - self.low:
             raise ParameterError("width", self.width, "must be above 0 and at most high - low")
-        if isinstance(self.factor, bool) or not isinstance(self.factor, int) or self.factor < 2:
-            raise ParameterError("factor", self.factor, "must be a whole number from 2 on")
+        whole("factor", self.factor, 2)
         if self.levels > _MOST_LEVELS:
-            raise ParameterError("width", self.width, f"makes {self.levels} levels; at most {_MOST_LEVELS} are allowed")
+            raise ParameterError(
+                "width",
+                self.width,
+                f"makes {self.levels} levels; at most {_MOST_LEVELS} are allowed",
+            )
 
     @cached_property
     def levels(self) -> int:
@@ -155,8 +160,11 @@ class Numbers(Hierarchy):
             return f"<{self.low:.15g}"
         if number >= self.high:
             return f"≥{self.high:.15g}"
-        # From the narrowest intervals up, so that each lies in one of the next level, whatever a division rounds to.
-        return self._interval(math.floor((number - self.low) / self.width) // self.factor ** (level - 1), level)
+        # From the narrowest intervals up, so that each lies in one of the next level, whatever a
+        # division rounds to.
+        return self._interval(
+            math.floor((number - self.low) / self.width) // self.factor ** (level - 1), level
+        )
 
     def _interval(self, index: int, level: int) -> str:
         width = self.width * self.factor ** (level - 1)
@@ -172,12 +180,17 @@ class Numbers(Hierarchy):
         if not 0 < level < self.levels - 1:
             return super().domain(level)
         steps = math.ceil((self.high - self.low) / (self.width * self.factor ** (level - 1)))
-        return [f"<{self.low:.15g}", *(self._interval(i, level) for i in range(steps)), f"≥{self.high:.15g}"]
+        return [
+            f"<{self.low:.15g}",
+            *(self._interval(i, level) for i in range(steps)),
+            f"≥{self.high:.15g}",
+        ]
 
 
 @dataclass(frozen=True)
 class Dates(Hierarchy):
-    """The day, its month, its year, its decade, ``*``; levels that would cover the whole range are left out.
+    """The day, its month, its year, its decade, ``*``; levels that would cover the whole range are
+    left out.
 
     >>> born = Dates(date(1920, 1, 1), date(2019, 12, 31))
     >>> [born.label("1987-06-05", level) for level in range(born.levels)]
@@ -192,9 +205,13 @@ class Dates(Hierarchy):
             try:
                 object.__setattr__(self, name, _date(getattr(self, name)))
             except ValueError:
-                raise ParameterError(name, getattr(self, name), "must be a date such as 1987-06-05") from None
+                raise ParameterError(
+                    name, getattr(self, name), "must be a date such as 1987-06-05"
+                ) from None
         if self.high <= self.low:
-            raise ParameterError("high", self.high.isoformat(), f"must be after low = {self.low.isoformat()!r}")
+            raise ParameterError(
+                "high", self.high.isoformat(), f"must be after low = {self.low.isoformat()!r}"
+            )
 
     @cached_property
     def _days(self) -> float:
@@ -226,7 +243,8 @@ _SPANS = (30.44, 365.25, 3652.5)
 
 @dataclass(frozen=True)
 class Masked(Hierarchy):
-    """Codes of one length, such as postal codes, of which the last characters are hidden one after the other.
+    """Codes of one length, such as postal codes, of which the last characters are hidden one after
+    the other.
 
     >>> codes = Masked(5)
     >>> [codes.label("80331", level) for level in (1, 3, 5)]
@@ -240,8 +258,7 @@ class Masked(Hierarchy):
     def __post_init__(self) -> None:
         for name, least in (("length", 1), ("alphabet", 2)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_LEVELS:
-                raise ParameterError(name, value, f"must be a whole number from {least} to {_MOST_LEVELS}")
+            whole(name, value, least, _MOST_LEVELS)
 
     @property
     def levels(self) -> int:

@@ -24,12 +24,15 @@ _INTERVALS = 64
 
 
 def read_hierarchy(path: Path | str) -> Tree:
-    """A tree from a CSV file without a header: in each row a value and its ever wider labels, separated by commas or semicolons.
+    """A tree from a CSV file without a header: in each row a value and its ever wider labels,
+    separated by commas or semicolons.
 
-    A file whose first row is ``value,parent`` holds a value and its parent in each further row instead.
+    A file whose first row is ``value,parent`` holds a value and its parent in each further row
+    instead.
     """
     path = Path(path)
-    with open_text(path, ReleaseError, delimiters=";,") as table:  # labels such as [10,20) may contain commas
+    # labels such as [10,20) may contain commas
+    with open_text(path, ReleaseError, delimiters=";,") as table:
         first, others = table.header, [row for row in table.rows if row]
     if first == ["value", "parent"]:
         return Tree.from_parents(others, str(path))
@@ -37,7 +40,8 @@ def read_hierarchy(path: Path | str) -> Tree:
 
 
 def parse_hierarchy(text: str) -> tuple[str, Hierarchy | None]:
-    """A column and its hierarchy from ``NAME=KIND:PARAMETER=VALUE,…``, or from ``NAME=FILE.csv``; None for ``NAME=auto``.
+    """A column and its hierarchy from ``NAME=KIND:PARAMETER=VALUE,…``, or from ``NAME=FILE.csv``;
+    None for ``NAME=auto``.
 
     >>> parse_hierarchy("age=numbers:low=0,high=100,width=5")
     ('age', Numbers(low=0.0, high=100.0, width=5.0, factor=2))
@@ -47,36 +51,48 @@ def parse_hierarchy(text: str) -> tuple[str, Hierarchy | None]:
     name, equals, rest = text.partition("=")
     kind, _, arguments = rest.partition(":")
     if not (name and equals and kind):
-        raise ReleaseError(f"{text!r} must have the form NAME=KIND:PARAMETER=VALUE,… or NAME=FILE.csv")
+        raise ReleaseError(
+            f"{text!r} must have the form NAME=KIND:PARAMETER=VALUE,… or NAME=FILE.csv"
+        )
     if kind == "auto" and not arguments:
         return name, None
     if kind not in _KINDS:
         if rest.lower().endswith(".csv"):
             return name, read_hierarchy(rest)
-        raise ReleaseError(f"{text!r}: {kind!r} is neither a CSV file nor one of {', '.join(_KINDS)}, auto")
+        raise ReleaseError(
+            f"{text!r}: {kind!r} is neither a CSV file nor one of {', '.join(_KINDS)}, auto"
+        )
     cls, types = _KINDS[kind]
     given: dict[str, Any] = {}
     for argument in filter(None, arguments.split(",")):
         parameter, equals, value = argument.partition("=")
         if parameter not in types or not equals:
-            raise ReleaseError(f"{text!r}: {argument!r} must be one of {', '.join(f'{known}=…' for known in types)}")
+            raise ReleaseError(
+                f"{text!r}: {argument!r} must be one of"
+                f" {', '.join(f'{known}=…' for known in types)}"
+            )
         try:
-            given[parameter] = tuple(value.split("|")) if types[parameter] is tuple else types[parameter](value)
+            given[parameter] = (
+                tuple(value.split("|")) if types[parameter] is tuple else types[parameter](value)
+            )
         except ValueError:
             raise ReleaseError(f"{text!r}: {parameter} = {value!r} must be a number") from None
     try:
         return name, cls(**given)
     except TypeError:
-        raise ReleaseError(f"{text!r}: {kind} needs {', '.join(f'{known}=…' for known in types)}") from None
+        raise ReleaseError(
+            f"{text!r}: {kind} needs {', '.join(f'{known}=…' for known in types)}"
+        ) from None
     except ParameterError as error:
         raise ReleaseError(f"{text!r}: {error}") from None
 
 
 def automatic_hierarchy(values: Iterable[Any]) -> Hierarchy:
-    """A hierarchy that fits the distinct values of a column: numbers, dates, codes of one length with a leading 0, or categories.
+    """A hierarchy that fits the distinct values of a column: numbers, dates, codes of one length
+    with a leading 0, or categories.
 
-    Its bounds are those of the values, so it reveals their extremes: for a differentially private release, derive it from public
-    data.
+    Its bounds are those of the values, so it reveals their extremes: for a differentially private
+    release, derive it from public data.
 
     >>> automatic_hierarchy([17, 90, 23])
     Numbers(low=17.0, high=91.0, width=2.0, factor=2)

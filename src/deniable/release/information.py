@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import ParameterError
 from deniable.release.classes import Classes
-from deniable.release.table import Attribute, CodedTable, Integers, Levels
+from deniable.release.table import CodedTable, Integers, Levels, TableAttribute
 from deniable.results import Result
 
 __all__ = ["OBJECTIVES", "Information", "Loss", "Risk", "loss_of", "risk_of"]
@@ -24,26 +24,41 @@ class Information:
     """How much a row keeps of each attribute when it is released with a label.
 
     - ``"granularity"``: 1 less the part of the domain that the label covers (Iyengar 2002).
-    - ``"entropy"``: log2(N / rows with the label), the bits in the label, compared with log2(N / rows with the value) in the
-      value (non-uniform entropy: Gionis and Tassa 2009).
+    - ``"entropy"``: log2(N / rows with the label), the bits in the label, compared with log2(N /
+      rows with the value) in the value (non-uniform entropy: Gionis and Tassa 2009).
 
-    A row that is not released keeps nothing, and ``*`` keeps nothing. Both depend on labels alone, so that what a class keeps is
-    its number of rows times what its labels keep.
+    A row that is not released keeps nothing, and ``*`` keeps nothing. Both depend on labels alone,
+    so that what a class keeps is its number of rows times what its labels keep.
     """
 
-    def __init__(self, table: CodedTable, attributes: Sequence[Attribute], objective: str = "granularity") -> None:
+    def __init__(
+        self,
+        table: CodedTable,
+        attributes: Sequence[TableAttribute],
+        objective: str = "granularity",
+    ) -> None:
         if objective not in OBJECTIVES:
-            raise ParameterError("objective", objective, f"must be one of {', '.join(map(repr, OBJECTIVES))}")
+            raise ParameterError(
+                "objective", objective, f"must be one of {', '.join(map(repr, OBJECTIVES))}"
+            )
         self.gains: list[list[_Floats]] = []
         """For each attribute and level what each label keeps."""
         self.most: list[list[float]] = []
         """For each attribute and level what all rows keep together if none is dropped."""
         for attribute in attributes:
-            value_counts = np.bincount(table.codes[attribute.name], weights=table.counts, minlength=len(attribute.places[0]))
+            value_counts = np.bincount(
+                table.codes[attribute.name],
+                weights=table.counts,
+                minlength=len(attribute.places[0]),
+            )
             gains, most = [], []
             for places, losses in zip(attribute.places, attribute.losses, strict=True):
                 rows = np.bincount(places, weights=value_counts, minlength=losses.size)
-                gain = 1 - losses if objective == "granularity" else np.log2(table.n / np.maximum(rows, 1))
+                gain = (
+                    1 - losses
+                    if objective == "granularity"
+                    else np.log2(table.n / np.maximum(rows, 1))
+                )
                 gains.append(gain)
                 most.append(float(gain @ rows))
             self.gains.append(gains)
@@ -52,7 +67,8 @@ class Information:
         """What the table itself holds."""
 
     def bounds(self, nodes: Integers) -> _Floats:
-        """For each row of levels: no more than this part of the table's information is kept, whatever is dropped."""
+        """For each row of levels: no more than this part of the table's information is kept,
+        whatever is dropped."""
         kept = np.zeros(len(nodes))
         for most, levels in zip(self.most, nodes.T, strict=True):
             kept += np.array(most)[levels]
@@ -85,12 +101,15 @@ class Loss(Result):
     entropy: float
     """Of the bits in all cells (Gionis and Tassa 2009), likewise."""
     discernibility: float
-    """Pairs of rows that can no longer be distinguished (Bayardo and Agrawal 2005); a row that was not released from none."""
+    """Pairs of rows that can no longer be distinguished (Bayardo and Agrawal 2005); a row that was
+    not released from none."""
     average_class: float
     """Rows of an average class that was released."""
 
 
-def loss_of(table: CodedTable, attributes: Sequence[Attribute], levels: Levels, classes: Classes) -> Loss:
+def loss_of(
+    table: CodedTable, attributes: Sequence[TableAttribute], levels: Levels, classes: Classes
+) -> Loss:
     """What the released classes have lost of the table."""
     dropped = table.n - classes.n
     squares = float((classes.sizes.astype(np.float64) ** 2).sum())
@@ -105,10 +124,12 @@ def loss_of(table: CodedTable, attributes: Sequence[Attribute], levels: Levels, 
 
 @dataclass(frozen=True, eq=False)
 class Risk(Result):
-    """The probability that a row is traced to its person by its attributes alone (El Emam and Dankar 2008).
+    """The probability that a row is traced to its person by its attributes alone (El Emam and
+    Dankar 2008).
 
-    The prosecutor knows that the person is among the rows: one over the size of the class there. The journalist does not, and
-    looks the class up among all people. The marketer wants to trace as many rows as possible: the mean over all rows.
+    The prosecutor knows that the person is among the rows: one over the size of the class there.
+    The journalist does not, and looks the class up among all people. The marketer wants to trace as
+    many rows as possible: the mean over all rows.
     """
 
     prosecutor: float
@@ -122,7 +143,8 @@ class Risk(Result):
 
 
 def risk_of(sizes: Integers, of_all: Integers) -> Risk:
-    """The risk of classes of these sizes; `of_all` are the sizes of the same classes among all people.
+    """The risk of classes of these sizes; `of_all` are the sizes of the same classes among all
+    people.
 
     >>> risk_of(np.array([1, 4]), np.array([2, 8]))
     Risk(prosecutor=1.0, journalist=0.5, marketer=0.2, unique=0.2)

@@ -1,4 +1,5 @@
-"""Release a table with differential privacy: rows sampled, generalised, and rare combinations of labels dropped."""
+"""Release a table with differential privacy: rows sampled, generalised, and rare combinations of
+labels dropped."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from deniable.checks import check_epsilon, check_number, check_range
 from deniable.errors import ParameterError, ReleaseError
-from deniable.mechanisms import exact
 from deniable.randomness import Source, system_source
 from deniable.release.classes import Classes, Cube
 from deniable.release.constraints import Constraint, satisfying, sensitive_columns
@@ -19,7 +20,14 @@ from deniable.release.hierarchy import Hierarchy
 from deniable.release.lattice import LevelChoice, allowed_levels
 from deniable.release.private_search import private_choice, public_choice
 from deniable.release.released import Released, finished
-from deniable.release.table import Attribute, CodedTable, Levels, coded_attributes, combine, one_of_each
+from deniable.release.table import (
+    CodedTable,
+    Levels,
+    TableAttribute,
+    coded_attributes,
+    combine,
+    one_of_each,
+)
 
 __all__ = ["release"]
 
@@ -42,15 +50,17 @@ def release(
     source: Source | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Released:
-    """A sample of the rows, generalised, without rare combinations: (epsilon, delta)-differentially private, and true row by row.
+    """A sample of the rows, generalised, without rare combinations: (epsilon, delta)-differentially
+    private, and true row by row.
 
-    Only the columns with a hierarchy are released. Levels that depend on the table must be paid for. Either `levels` fixes them
-    all; or `public` data of the same columns decide, of which the table has about `public_scale` times the rows; or
-    `search_epsilon`, a part of epsilon, pays for a look at the table (:mod:`deniable.release.private_search`). `levels` may
-    narrow a search.
+    Only the columns with a hierarchy are released. Levels that depend on the table must be paid
+    for. Either `levels` fixes them all; or `public` data of the same columns decide, of which the
+    table has about `public_scale` times the rows; or `search_epsilon`, a part of epsilon, pays for
+    a look at the table (:mod:`deniable.release.private_search`). `levels` may narrow a search.
 
-    Neighbouring tables differ in one row, and a person has one row: `person` names a column to check that by. Further
-    `constraints` are enforced on what is released, which costs nothing. The bounds of a hierarchy must be public too.
+    Neighbouring tables differ in one row, and a person has one row: `person` names a column to
+    check that by. Further `constraints` are enforced on what is released, which costs nothing. The
+    bounds of a hierarchy must be public too.
 
     >>> from deniable.randomness import seeded_source
     >>> from deniable.release import Categories, Numbers
@@ -63,9 +73,14 @@ def release(
     <Released: 175 rows of 2 columns, epsilon 1, delta 8.9e-06>
     """
     source = source or system_source()
-    exact.check_epsilon(epsilon)
-    if search_epsilon is not None and not 0 < exact.check_number("search_epsilon", search_epsilon) < epsilon:
-        raise ParameterError("search_epsilon", search_epsilon, f"must lie between 0 and epsilon = {epsilon:g}")
+    check_epsilon(epsilon)
+    if (
+        search_epsilon is not None
+        and not 0 < check_number("search_epsilon", search_epsilon) < epsilon
+    ):
+        raise ParameterError(
+            "search_epsilon", search_epsilon, f"must lie between 0 and epsilon = {epsilon:g}"
+        )
     if search_epsilon is not None and public is not None:
         raise ReleaseError("give public data or an epsilon for the search, not both")
     guarantee = Guarantee.of(_rest(epsilon, search_epsilon), delta, sampling, k)
@@ -79,18 +94,32 @@ def release(
     if all(len(choice) == 1 for choice in allowed):
         chosen: Levels = tuple(choice[0] for choice in allowed)
         if search_epsilon is not None:
-            raise ParameterError("search_epsilon", search_epsilon, "buys nothing if all levels are fixed")
+            raise ParameterError(
+                "search_epsilon", search_epsilon, "buys nothing if all levels are fixed"
+            )
     elif public is not None:
-        if not 0 < exact.check_number("public_scale", public_scale) < math.inf:
-            raise ParameterError("public_scale", public_scale, "must be finite and above 0")
+        check_range("public_scale", public_scale, above=0)
         known = CodedTable.of(public, list(hierarchies))
-        chosen = public_choice(Cube(known, coded_attributes(known, hierarchies)), allowed, guarantee, public_scale, progress)
+        chosen = public_choice(
+            Cube(known, coded_attributes(known, hierarchies)),
+            allowed,
+            guarantee,
+            public_scale,
+            progress,
+        )
     elif search_epsilon is not None:
         cube = Cube(table, attributes)
-        chosen, cost = private_choice(cube, allowed, guarantee, search_epsilon, source, candidates, progress)
+        chosen, cost = private_choice(
+            cube, allowed, guarantee, search_epsilon, source, candidates, progress
+        )
     else:
-        open_ = ", ".join(a.name for a, choice in zip(attributes, allowed, strict=True) if len(choice) > 1)
-        raise ReleaseError(f"the level of {open_} is open: fix it, give public data, or pay for a search with search_epsilon")
+        open_ = ", ".join(
+            a.name for a, choice in zip(attributes, allowed, strict=True) if len(choice) > 1
+        )
+        raise ReleaseError(
+            f"the level of {open_} is open: fix it, give public data, or pay for a search with"
+            " search_epsilon"
+        )
     kept = guarantee.keep(table.n, source)
     sampled = np.bincount(table.rows[kept], minlength=table.counts.size).astype(np.int64)
     classes = Cube(table, attributes, counts=sampled).classes(chosen)
@@ -101,7 +130,9 @@ def release(
     split = _split(classes, attributes, sensitive_columns(constraints))
     keep = satisfying(split, constraints)
     classes = classes.kept(keep[split.cell_class])
-    return finished(table, attributes, chosen, classes, [], guarantee, cost, constraints, split.kept(keep), None)
+    return finished(
+        table, attributes, chosen, classes, [], guarantee, cost, constraints, split.kept(keep), None
+    )
 
 
 def _rest(epsilon: float, spent: float | None) -> float:
@@ -111,14 +142,25 @@ def _rest(epsilon: float, spent: float | None) -> float:
     return rounded if Fraction(rounded) <= left else math.nextafter(rounded, 0.0)
 
 
-def _split(classes: Classes, attributes: Sequence[Attribute], sensitive: Sequence[str]) -> Classes:
-    """Combinations of labels as cells of the classes that the attributes which are not sensitive make."""
+def _split(
+    classes: Classes, attributes: Sequence[TableAttribute], sensitive: Sequence[str]
+) -> Classes:
+    """Combinations of labels as cells of the classes that the attributes which are not sensitive
+    make."""
     plain = [i for i, attribute in enumerate(attributes) if attribute.name not in sensitive]
     if not plain:
         raise ReleaseError("constraints need a released column that they are not about")
     labels = [classes.labels[i] for i in plain]
     ids, n = combine(labels, [int(label.max(initial=0)) + 1 for label in labels])
     place = one_of_each(ids, n)
-    by_name = {attribute.name: labels for attribute, labels in zip(attributes, classes.labels, strict=True)}
+    by_name = {
+        attribute.name: labels for attribute, labels in zip(attributes, classes.labels, strict=True)
+    }
     sizes = np.bincount(ids, weights=classes.sizes, minlength=n).astype(np.int64)
-    return Classes([label[place] for label in labels], sizes, ids, classes.sizes, {name: by_name[name] for name in sensitive})
+    return Classes(
+        [label[place] for label in labels],
+        sizes,
+        ids,
+        classes.sizes,
+        {name: by_name[name] for name in sensitive},
+    )

@@ -1,17 +1,19 @@
 """Choose a generalisation by looking at the table, and pay for that with a separate epsilon.
 
-**Score.** At levels v a class of c rows with labels x is worth W(x) F(c). W is what its labels keep of a row (granularity, in
-whole units), at most W_max. F(c) = c P(Binomial(c, beta) >= k) is its rows times the probability that it is released, in whole
-units; F does not fall. The score of v is the sum over its classes.
+**Score.** At levels v a class of c rows with labels x is worth W(x) F(c). W is what its labels keep
+of a row (granularity, in whole units), at most W_max. F(c) = c P(Binomial(c, beta) >= k) is its
+rows times the probability that it is released, in whole units; F does not fall. The score of v is
+the sum over its classes.
 
-**Sensitivity.** A row more lies in one class at each v, so exactly one c grows by 1. The score then grows by W(x) (F(c + 1) -
-F(c)), which lies between 0 and Delta = W_max max_c (F(c + 1) - F(c)). The scores of all v grow or stay together. With T = floor(8
-score / Delta) the same holds for whole numbers: T grows by 0 to 8, because floor(x + 8) = floor(x) + 8. All of this is integer
-arithmetic.
+**Sensitivity.** A row more lies in one class at each v, so exactly one c grows by 1. The score then
+grows by W(x) (F(c + 1) - F(c)), which lies between 0 and Delta = W_max max_c (F(c + 1) - F(c)). The
+scores of all v grow or stay together. With T = floor(8 score / Delta) the same holds for whole
+numbers: T grows by 0 to 8, because floor(x + 8) = floor(x) + 8. All of this is integer arithmetic.
 
-**Draw** (permute and flip: McKenna and Sheldon 2020). Go through the generalisations in random order and take v with probability
-r^(T_max - T(v)): the event that as many coins, each heads with probability r, all show heads. Let w(v) = r^(-T(v)). With a random
-time of arrival for each, v is taken with probability
+**Draw** (permute and flip: McKenna and Sheldon 2020). Go through the generalisations in random
+order and take v with probability r^(T_max - T(v)): the event that as many coins, each heads with
+probability r, all show heads. Let w(v) = r^(-T(v)). With a random time of arrival for each, v is
+taken with probability
 
     P(v) = w(v) * integral from 0 to 1/w_max of prod over u other than v of (1 - s w(u)) ds.
 
@@ -21,8 +23,8 @@ With a row more, w(u) <= w'(u) <= R w(u) for all u, where R = r^-8. So
     P(v) = R w(v) * integral to 1/(R w_max) of prod (1 - s' R w(u)) ds'
         <= R w'(v) * integral to 1/w'_max of prod (1 - s' w'(u)) ds' = R P'(v).
 
-The loss is ln R = 8 ln(1/r), without the factor 2 that scores need which may move against each other. r is an integer over 2**64,
-rounded up, so that the loss never exceeds the epsilon asked for.
+The loss is ln R = 8 ln(1/r), without the factor 2 that scores need which may move against each
+other. r is an integer over 2**64, rounded up, so that the loss never exceeds the epsilon asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from deniable.errors import ParameterError, ReleaseError
+from deniable.checks import check_epsilon, whole
+from deniable.errors import ReleaseError
 from deniable.mechanisms import exact
 from deniable.randomness import ONE, Source
 from deniable.release.classes import Cube
@@ -44,11 +47,13 @@ from deniable.release.table import Integers, Levels
 __all__ = ["Scores", "permute_and_flip", "private_choice", "public_choice"]
 
 STEPS = 8
-"""Whole numbers into which the sensitivity is divided: what rounding costs is an eighth of what one row can change."""
+"""Whole numbers into which the sensitivity is divided: what rounding costs is an eighth of what one
+row can change."""
 _WEIGHT_UNITS = 1 << 16
 _CHANCE_UNITS = 1 << 14
 _FIRST_COINS, _MOST_COINS = 64, 1 << 20
-"""Coins tossed at once: few, because most runs end soon, and then twice as many, because with a small epsilon they do not."""
+"""Coins tossed at once: few, because most runs end soon, and then twice as many, because with a
+small epsilon they do not."""
 
 
 class Scores:
@@ -60,26 +65,39 @@ class Scores:
     def __init__(self, cube: Cube, guarantee: Guarantee, scale: float = 1.0) -> None:
         self._cube, self._scale = cube, scale
         if cube.n * scale * len(cube.attributes) * _WEIGHT_UNITS * _CHANCE_UNITS >= 1 << 62:
-            raise ReleaseError(f"{cube.n:,} rows of {len(cube.attributes)} columns are too many to be scored")
+            raise ReleaseError(
+                f"{cube.n:,} rows of {len(cube.attributes)} columns are too many to be scored"
+            )
         self._worth = _expected_rows(guarantee)
         self._weights = [
             [np.round((1 - losses) * _WEIGHT_UNITS).astype(np.int64) for losses in attribute.losses]
             for attribute in cube.attributes
         ]
-        self.sensitivity = len(cube.attributes) * _WEIGHT_UNITS * int(np.diff(self._worth).max(initial=_CHANCE_UNITS))
+        self.sensitivity = (
+            len(cube.attributes)
+            * _WEIGHT_UNITS
+            * int(np.diff(self._worth).max(initial=_CHANCE_UNITS))
+        )
 
     def look(self, levels: Levels) -> tuple[int, int]:
         """The score at these levels, and the sum of F over the classes.
 
-        The latter is not above that of any coarser generalisation: F(a) + F(b) <= F(a + b), because F(c)/c does not fall.
+        The latter is not above that of any coarser generalisation: F(a) + F(b) <= F(a + b), because
+        F(c)/c does not fall.
         """
         classes = self._cube.classes(levels)
         weight = np.zeros(classes.sizes.size, dtype=np.int64)
         for weights, labels, level in zip(self._weights, classes.labels, levels, strict=True):
             weight += weights[level][labels]
-        sizes = classes.sizes if self._scale == 1 else np.floor(classes.sizes * self._scale).astype(np.int64)
+        sizes = (
+            classes.sizes
+            if self._scale == 1
+            else np.floor(classes.sizes * self._scale).astype(np.int64)
+        )
         table = self._worth
-        rows = np.where(sizes < table.size, table[np.minimum(sizes, table.size - 1)], sizes * _CHANCE_UNITS)
+        rows = np.where(
+            sizes < table.size, table[np.minimum(sizes, table.size - 1)], sizes * _CHANCE_UNITS
+        )
         return int(weight @ rows), int(rows.sum())
 
     def search(self, nodes: Integers, progress: Progress | None = None) -> BestFirst:
@@ -88,7 +106,9 @@ class Scores:
         for weights, levels in zip(self._weights, nodes.T, strict=True):
             most += np.array([weight.max(initial=0) for weight in weights])[levels]
         everything = math.ceil(self._cube.n * self._scale) * _CHANCE_UNITS
-        found = BestFirst(nodes, most * everything, self.look, lambda rows, which: most[which] * rows)
+        found = BestFirst(
+            nodes, most * everything, self.look, lambda rows, which: most[which] * rows
+        )
         found.run(progress=progress)
         return found
 
@@ -98,7 +118,8 @@ class Scores:
 
 
 def _expected_rows(guarantee: Guarantee) -> Integers:
-    """F(c) for c = 0, 1, … up to where it is c itself, in units in which the probability is a whole number that does not fall."""
+    """F(c) for c = 0, 1, … up to where it is c itself, in units in which the probability is a whole
+    number that does not fall."""
     from scipy.special import bdtrc  # noqa: PLC0415 - slow to import
 
     beta, k = float(guarantee.sampling), guarantee.k
@@ -121,12 +142,11 @@ def private_choice(
 ) -> tuple[Levels, float]:
     """Levels that keep much, chosen at the cost of `epsilon`, and what the choice really costs.
 
-    Of more generalisations than `candidates` a random subset is scored: which ones must not depend on the table, and how many can
-    be scored in a given time does.
+    Of more generalisations than `candidates` a random subset is scored: which ones must not depend
+    on the table, and how many can be scored in a given time does.
     """
-    exact.check_epsilon(epsilon, "search_epsilon")
-    if isinstance(candidates, bool) or not isinstance(candidates, int) or not 1 <= candidates <= LARGEST_LATTICE:
-        raise ParameterError("candidates", candidates, f"must be a whole number from 1 to {LARGEST_LATTICE}")
+    check_epsilon(epsilon, "search_epsilon")
+    whole("candidates", candidates, 1, LARGEST_LATTICE)
     nodes = _some(lattice(allowed), candidates, source)
     scores = Scores(cube, guarantee)
     found = scores.search(nodes, progress)
@@ -136,24 +156,35 @@ def private_choice(
         found.look(i)
         return scores.steps(int(found.upper[i]))
 
-    chosen = permute_and_flip([scores.steps(int(bound)) for bound in found.upper], steps, numerator, source)
+    chosen = permute_and_flip(
+        [scores.steps(int(bound)) for bound in found.upper], steps, numerator, source
+    )
     return tuple(nodes[chosen].tolist()), exact.log_ratio(Fraction(ONE, numerator), STEPS)
 
 
 def public_choice(
-    cube: Cube, allowed: Sequence[range], guarantee: Guarantee, scale: float = 1.0, progress: Progress | None = None
+    cube: Cube,
+    allowed: Sequence[range],
+    guarantee: Guarantee,
+    scale: float = 1.0,
+    progress: Progress | None = None,
 ) -> Levels:
-    """The levels with the highest score on public data, of which the table to release has `scale` times the rows."""
+    """The levels with the highest score on public data, of which the table to release has `scale`
+    times the rows."""
     nodes = lattice(allowed)
     found = Scores(cube, guarantee, scale).search(nodes, progress)
     return tuple(nodes[0 if found.best is None else found.best[1]].tolist())
 
 
-def permute_and_flip(bounds: Sequence[int], score: Callable[[int], int], numerator: int, source: Source) -> int:
-    """An index, likely of a high score: the first in random order for which `highest - score(index)` coins all show heads.
+def permute_and_flip(
+    bounds: Sequence[int], score: Callable[[int], int], numerator: int, source: Source
+) -> int:
+    """An index, likely of a high score: the first in random order for which `highest -
+    score(index)` coins all show heads.
 
-    A coin shows heads with probability `numerator` / 2**64. No score is above its bound, and the highest bound is a score. The
-    first `highest - bound` coins are tossed without knowing the score: mostly one of them shows tails, and it is not needed.
+    A coin shows heads with probability `numerator` / 2**64. No score is above its bound, and the
+    highest bound is a score. The first `highest - bound` coins are tossed without knowing the
+    score: mostly one of them shows tails, and it is not needed.
     """
     highest = max(bounds)
     waiting = list(range(len(bounds)))
@@ -162,7 +193,9 @@ def permute_and_flip(bounds: Sequence[int], score: Callable[[int], int], numerat
         waiting[at], waiting[-1] = waiting[-1], waiting[at]
         index = waiting.pop()
         surely = highest - bounds[index]
-        if _all_heads(surely, numerator, source) and _all_heads(highest - score(index) - surely, numerator, source):
+        if _all_heads(surely, numerator, source) and _all_heads(
+            highest - score(index) - surely, numerator, source
+        ):
             return index
 
 

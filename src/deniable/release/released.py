@@ -14,8 +14,8 @@ from deniable.release.classes import Classes, Cube
 from deniable.release.constraints import Constraint
 from deniable.release.guarantee import Guarantee
 from deniable.release.information import Loss, Risk, loss_of, risk_of
-from deniable.release.lattice import Found
-from deniable.release.table import Attribute, CodedTable, Integers, Levels, combine
+from deniable.release.lattice import LatticeResult
+from deniable.release.table import CodedTable, Integers, Levels, TableAttribute, combine
 from deniable.results import Result
 
 __all__ = ["Released", "finished"]
@@ -25,8 +25,8 @@ __all__ = ["Released", "finished"]
 class Released(Result):
     """A table that can be given away, and what its holder should know about it.
 
-    `rows`, `combinations`, `description` are for anybody. `loss`, `risk_before`, `risk_after` and `found` were computed from the
-    original table without protection: they are for its holder alone.
+    `rows`, `combinations`, `description` are for anybody. `loss`, `risk_before`, `risk_after` and
+    `found` were computed from the original table without protection: they are for its holder alone.
     """
 
     labels: dict[str, list[Hashable]]
@@ -36,7 +36,8 @@ class Released(Result):
     levels: dict[str, int]
     """The level of each generalised column."""
     guarantee: Guarantee | None
-    """The guarantee, if the release is differentially private; without the epsilon of the search."""
+    """The guarantee, if the release is differentially private; without the epsilon of the
+    search."""
     search_epsilon: float
     """What the choice of the levels cost."""
     achieved: dict[Constraint, float]
@@ -44,7 +45,7 @@ class Released(Result):
     loss: Loss
     risk_before: Risk
     risk_after: Risk
-    found: Found | None
+    found: LatticeResult | None
     """How the levels were found, where the constraints alone decided."""
 
     @property
@@ -63,10 +64,13 @@ class Released(Result):
         return 1.0 if self.guarantee is None else self.guarantee.delta
 
     def rows(self) -> dict[str, list[Hashable]]:
-        """The released rows, column by column, ordered by their labels: the order of the original rows would tell on them."""
+        """The released rows, column by column, ordered by their labels: the original row order
+        could identify people."""
         repeats = self.counts.tolist()
         return {
-            name: [label for label, times in zip(labels, repeats, strict=True) for _ in range(times)]
+            name: [
+                label for label, times in zip(labels, repeats, strict=True) for _ in range(times)
+            ]
             for name, labels in self.labels.items()
         }
 
@@ -75,45 +79,63 @@ class Released(Result):
         return {**self.labels, "count": self.counts.tolist()}
 
     def to_frame(self, confidence: float = 0.95) -> Any:
-        """The released rows as a pandas DataFrame; they have no intervals, so that the confidence changes nothing."""
+        """The released rows as a pandas DataFrame; they have no intervals, so that the confidence
+        changes nothing."""
         return pandas().DataFrame(self.rows())
 
     def description(self) -> dict[str, Any]:
-        """What anybody who uses the table needs: how it was made, and how to estimate from it. Nothing else of the original."""
+        """What anybody who uses the table needs: how it was made, and how to estimate from it.
+        Nothing else of the original."""
         known: dict[str, Any] = {"rows": self.n}
         if self.guarantee is not None:
-            known |= self.guarantee.terms() | {"epsilon": self.epsilon, "epsilon_search": self.search_epsilon}
-        return known | {"constraints": [repr(constraint) for constraint in self.achieved], "levels": self.levels}
+            known |= self.guarantee.terms() | {
+                "epsilon": self.epsilon,
+                "epsilon_search": self.search_epsilon,
+            }
+        return known | {
+            "constraints": [repr(constraint) for constraint in self.achieved],
+            "levels": self.levels,
+        }
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the rows, as plain numbers and texts. Holds what is for the holder alone."""
+        """Everything but the rows, as plain numbers and texts. Holds what is for the holder
+        alone."""
         return {
             **self.description(),
-            "achieved": {repr(rule): None if math.isnan(value) else value for rule, value in self.achieved.items()},
+            "achieved": {
+                repr(rule): None if math.isnan(value) else value
+                for rule, value in self.achieved.items()
+            },
             "holder_only": {
                 "loss": self.loss.to_dict(),
                 "risk_before": self.risk_before.to_dict(),
                 "risk_after": self.risk_after.to_dict(),
-                "search": None
-                if self.found is None
-                else {
-                    "optimal": self.found.optimal,
-                    "kept": self.found.kept,
-                    "bound": self.found.bound,
-                    "tried": self.found.tried,
-                    "generalisations": self.found.size,
-                },
+                "search": (
+                    None
+                    if self.found is None
+                    else {
+                        "optimal": self.found.optimal,
+                        "kept": self.found.kept,
+                        "bound": self.found.bound,
+                        "tried": self.found.tried,
+                        "generalisations": self.found.size,
+                    }
+                ),
             },
         }
 
     def __repr__(self) -> str:
-        how = "no guarantee" if self.guarantee is None else f"epsilon {self.epsilon:g}, delta {self.delta:.2g}"
+        how = (
+            "no guarantee"
+            if self.guarantee is None
+            else f"epsilon {self.epsilon:g}, delta {self.delta:.2g}"
+        )
         return f"<Released: {self.n:,} rows of {len(self.labels)} columns, {how}>"
 
 
 def finished(
     table: CodedTable,
-    attributes: Sequence[Attribute],
+    attributes: Sequence[TableAttribute],
     levels: Levels,
     classes: Classes,
     sensitive: Sequence[str],
@@ -121,7 +143,7 @@ def finished(
     cost: float,
     constraints: Sequence[Constraint],
     measured: Classes,
-    found: Found | None,
+    found: LatticeResult | None,
 ) -> Released:
     """Put together what is released and what its holder should know."""
     labels: dict[str, list[Hashable]] = {}

@@ -1,7 +1,8 @@
-"""A table as whole numbers: its distinct rows with how often each occurs, and what every value becomes on every level.
+"""A table as whole numbers: its distinct rows with how often each occurs, and what every value
+becomes on every level.
 
-Tables have far fewer distinct rows than rows, and a combination of labels is one integer, so that a generalisation is tried by
-adding up counts.
+Tables have far fewer distinct rows than rows, and a combination of labels is one integer, so that a
+generalisation is tried by adding up counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from deniable.errors import ReleaseError
 from deniable.mechanisms.domain import column
 from deniable.release.hierarchy import Hierarchy, is_missing
 
-__all__ = ["Attribute", "CodedTable", "Integers", "Levels", "coded_attributes", "combine", "one_of_each"]
+__all__ = [
+    "CodedTable",
+    "Integers",
+    "Levels",
+    "TableAttribute",
+    "coded_attributes",
+    "combine",
+    "one_of_each",
+]
 
 Integers = NDArray[np.int64]
 Levels = tuple[int, ...]
@@ -31,10 +40,12 @@ _DIGITS = re.compile(r"(\d+)", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class CodedTable:
-    """The distinct rows of a table's columns, as indices into the distinct values of each column."""
+    """The distinct rows of a table's columns, as indices into the distinct values of each
+    column."""
 
     values: dict[str, list[Any]]
-    """The distinct values of each column, in their order: numbers by size, texts by their letters, missing last."""
+    """The distinct values of each column, in their order: numbers by size, texts by their letters,
+    missing last."""
     codes: dict[str, Integers]
     """For each distinct row the index of its value."""
     counts: Integers
@@ -42,29 +53,38 @@ class CodedTable:
     rows: Integers
     """For each row of the table the index of its distinct row."""
     first_rows: dict[str, list[int]]
-    """For each distinct value the number of the first row that has it; the first row of a table is row 1."""
+    """For each distinct value the number of the first row that has it; the first row of a table is
+    row 1."""
 
     @property
     def n(self) -> int:
         """The number of rows."""
         return int(self.rows.size)
 
+    def _check(self, columns: Sequence[str], person: str | None) -> None:
+        """Refuse columns that this table does not have, and a person's column, which is no longer
+        known."""
+        if person is not None:
+            raise ReleaseError(
+                f"rows per person can no longer be counted: name {person!r} where the table is"
+                " coded"
+            )
+        for name in set(columns) - set(self.values):
+            raise ReleaseError(
+                f"the table has no column {name!r}; it has {', '.join(map(repr, self.values))}"
+            )
+
     @classmethod
     def of(cls, frame: Any, columns: Sequence[str], person: str | None = None) -> CodedTable:
-        """From a mapping of columns, or a frame of pandas, Polars or Arrow, or an iterable of such parts.
+        """From a mapping of columns, or a frame of pandas, Polars or Arrow, or an iterable of such
+        parts.
 
         `person` names a column that says whose row it is: two rows of one person are refused.
         """
         if isinstance(frame, CodedTable):
-            if person is not None:
-                raise ReleaseError(f"rows per person can no longer be counted: name {person!r} where the table is coded")
-            for name in set(columns) - set(frame.values):
-                raise ReleaseError(f"the table has no column {name!r}; it has {', '.join(map(repr, frame.values))}")
+            frame._check(columns, person)
             return frame
-        if len(set(columns)) < len(columns):
-            raise ReleaseError(f"a column is named twice: {', '.join(columns)}")
-        if not columns:
-            raise ReleaseError("there is no column to release")
+        _check_named(columns)
         codes: dict[str, list[Integers]] = {name: [] for name in columns}
         seen: dict[str, dict[Any, int]] = {name: {} for name in columns}
         first_rows: dict[str, list[int]] = {name: [] for name in columns}
@@ -81,7 +101,9 @@ class CodedTable:
             if person is not None:
                 _refuse_repeated(_cells(part, person), people, n, person)
             if len(lengths) > 1:
-                raise ReleaseError(f"the columns have different lengths: {', '.join(map(str, sorted(lengths)))}")
+                raise ReleaseError(
+                    f"the columns have different lengths: {', '.join(map(str, sorted(lengths)))}"
+                )
             n += lengths.pop()
         if not n:
             raise ReleaseError("the table has no rows")
@@ -104,38 +126,64 @@ def _parts(frame: Any) -> Iterable[Any]:
         return (frame,)
     if isinstance(frame, Iterator | list | tuple):
         return frame
-    raise ReleaseError("a table must be a mapping of columns, a frame of pandas, Polars or Arrow, or an iterable of such parts")
+    raise ReleaseError(
+        "a table must be a mapping of columns, a frame of pandas, Polars or Arrow, or an iterable"
+        " of such parts"
+    )
+
+
+def _check_named(columns: Sequence[str]) -> None:
+    if len(set(columns)) < len(columns):
+        raise ReleaseError(f"a column is named twice: {', '.join(columns)}")
+    if not columns:
+        raise ReleaseError("there is no column to release")
 
 
 def _cells(part: Any, name: str) -> list[Any]:
-    columns = part.columns if hasattr(part, "columns") and not hasattr(part, "column_names") else None
-    known = list(part) if isinstance(part, Mapping) else list(part.column_names if columns is None else columns)
+    columns = (
+        part.columns if hasattr(part, "columns") and not hasattr(part, "column_names") else None
+    )
+    known = (
+        list(part)
+        if isinstance(part, Mapping)
+        else list(part.column_names if columns is None else columns)
+    )
     if name not in known:
-        raise ReleaseError(f"the table has no column {name!r}; it has {', '.join(map(repr, known))}")
+        raise ReleaseError(
+            f"the table has no column {name!r}; it has {', '.join(map(repr, known))}"
+        )
     cells = part[name]
     return cells if isinstance(cells, list) else column(cells).tolist()
 
 
 def _one_type(cells: list[Any], known: type | None, offset: int, name: str) -> type | None:
-    """The type of all values that are there. 1, 1.0 and True are equal: how one row writes them would change the others."""
+    """The type of all values that are there. 1, 1.0 and True are equal: how one row writes them
+    would change the others."""
     if set(map(type, cells)) <= {known}:
         return known
     for i, cell in enumerate(cells, offset + 1):
         if type(cell) is not known and not is_missing(cell):
             if known is not None:
-                raise ReleaseError(f"row {i}, column {name!r}: the value is no {known.__name__}, as others of the column are")
+                raise ReleaseError(
+                    f"row {i}, column {name!r}: the value is no {known.__name__}, as others of the"
+                    " column are"
+                )
             known = type(cell)
     return known
 
 
-def _encode(cells: list[Any], seen: dict[Any, int], first_rows: list[int], offset: int, name: str) -> Integers:
+def _encode(
+    cells: list[Any], seen: dict[Any, int], first_rows: list[int], offset: int, name: str
+) -> Integers:
     """The index of each value among those seen; missing ones are all alike."""
     out = np.empty(len(cells), dtype=np.int64)
     for i, cell in enumerate(cells):
         try:
             code = seen.get(cell)
         except TypeError:
-            raise ReleaseError(f"row {offset + i + 1}, column {name!r}: the value is a collection") from None
+            raise ReleaseError(
+                f"row {offset + i + 1}, column {name!r}: the value is a collection"
+            ) from None
         if code is None:
             value = None if is_missing(cell) else cell
             code = seen.get(value)
@@ -151,12 +199,16 @@ def _refuse_repeated(cells: list[Any], people: set[Any], offset: int, name: str)
         if is_missing(cell):
             raise ReleaseError(f"row {i}, column {name!r}: says of nobody whose row it is")
         if cell in people:
-            raise ReleaseError(f"row {i}, column {name!r}: a second row of the same person; the guarantee is for one row each")
+            raise ReleaseError(
+                f"row {i}, column {name!r}: a second row of the same person; the guarantee is for"
+                " one row each"
+            )
         people.add(cell)
 
 
 def combine(codes: Sequence[Integers], sizes: Sequence[int]) -> tuple[Integers, int]:
-    """One index for each combination that occurs, in lexicographic order, and how many there are."""
+    """One index for each combination that occurs, in lexicographic order, and how many there
+    are."""
     key, size = codes[0], sizes[0]
     for code, more in zip(codes[1:], sizes[1:], strict=True):
         if size * more > _LARGEST_KEY:
@@ -182,10 +234,13 @@ def _dense(key: Integers, size: int) -> tuple[Integers, int]:
     return dense.reshape(-1).astype(np.int64, copy=False), int(distinct.size)
 
 
-class Attribute:
-    """A column with its hierarchy: the label of each distinct value on each level, as an index, and its loss."""
+class TableAttribute:
+    """A column with its hierarchy: the label of each distinct value on each level, as an index, and
+    its loss."""
 
-    def __init__(self, name: str, values: list[Any], hierarchy: Hierarchy, first_rows: list[int]) -> None:
+    def __init__(
+        self, name: str, values: list[Any], hierarchy: Hierarchy, first_rows: list[int]
+    ) -> None:
         self.name, self.hierarchy = name, hierarchy
         for row, value in sorted(zip(first_rows, values, strict=True), key=itemgetter(0)):
             try:
@@ -193,7 +248,8 @@ class Attribute:
             except ValueError as error:
                 raise ReleaseError(f"row {row}, column {name!r}: the value {error}") from None
         self.labels: list[list[Hashable]] = []
-        """The labels of each level that occur, in their own order, so that the order of the output tells nothing."""
+        """The labels of each level that occur, in their own order, so that the order of the output
+        tells nothing."""
         self.places: list[Integers] = []
         """For each level, the index of the label of each distinct value."""
         self.losses: list[NDArray[np.float64]] = []
@@ -215,14 +271,24 @@ class Attribute:
 
 
 def _order(values: list[Any]) -> list[int]:
-    """The order of distinct values: by size if all are numbers, else by their texts, numbers in them by size; missing last."""
+    """The order of distinct values: by size if all are numbers, else by their texts, numbers in
+    them by size; missing last."""
     try:
         keys: list[Any] = [math.inf if value is None else float(value) for value in values]
     except (TypeError, ValueError, OverflowError):
-        keys = [[float(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(str(value)))] for value in values]
+        keys = [
+            [float(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(str(value)))]
+            for value in values
+        ]
     return sorted(range(len(values)), key=lambda i: (values[i] is None, keys[i], str(values[i])))
 
 
-def coded_attributes(table: CodedTable, hierarchies: Mapping[str, Hierarchy]) -> list[Attribute]:
-    """The columns that have a hierarchy. A value that its hierarchy does not take is refused, with the row."""
-    return [Attribute(name, table.values[name], hierarchies[name], table.first_rows[name]) for name in hierarchies]
+def coded_attributes(
+    table: CodedTable, hierarchies: Mapping[str, Hierarchy]
+) -> list[TableAttribute]:
+    """The columns that have a hierarchy. A value that its hierarchy does not take is refused, with
+    the row."""
+    return [
+        TableAttribute(name, table.values[name], hierarchies[name], table.first_rows[name])
+        for name in hierarchies
+    ]

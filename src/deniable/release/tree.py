@@ -30,10 +30,11 @@ class Tree(Hierarchy):
 
     @classmethod
     def from_paths(cls, rows: Iterable[Sequence[str]], name: str = "the hierarchy") -> Tree:
-        """From rows (value, label on level 1, label on level 2, …), all of one length. A last ``*`` may be left out.
+        """From rows (value, label on level 1, label on level 2, …), all of one length. A last ``*``
+        may be left out.
 
-        Refuses, with the row, a value that stands there twice, a label that has two labels above it, and one that stands above
-        itself.
+        Refuses, with the row, a value that stands there twice, a label that has two labels above
+        it, and one that stands above itself.
         """
         paths: dict[str, tuple[str, ...]] = {}
         above: dict[tuple[int, str], tuple[str, int]] = {}
@@ -45,14 +46,19 @@ class Tree(Hierarchy):
                 raise ReleaseError(f"{name}, row {number}: a label is empty")
             first = first or len(path)
             if len(path) != first:
-                raise ReleaseError(f"{name}, row {number}: {len(path)} labels where row 1 has {first}")
+                raise ReleaseError(
+                    f"{name}, row {number}: {len(path)} labels where row 1 has {first}"
+                )
             if path[0] in paths:
-                raise ReleaseError(f"{name}, row {number}: the value {path[0]!r} stands in the hierarchy twice")
+                raise ReleaseError(
+                    f"{name}, row {number}: the value {path[0]!r} stands in the hierarchy twice"
+                )
             for level, (label, parent) in enumerate(pairwise(path)):
                 known, where = above.setdefault((level, label), (parent, number))
                 if known != parent:
                     raise ReleaseError(
-                        f"{name}, row {number}: not a tree: {label!r} lies in {parent!r}, and in {known!r} by row {where}"
+                        f"{name}, row {number}: not a tree: {label!r} lies in {parent!r}, and in"
+                        f" {known!r} by row {where}"
                     )
                 if label != parent:
                     parents.setdefault(label, parent)
@@ -62,10 +68,12 @@ class Tree(Hierarchy):
 
     @classmethod
     def from_parents(cls, rows: Iterable[Sequence[str]], name: str = "the hierarchy") -> Tree:
-        """From rows (value, parent), in any order; a root has an empty parent, or no row of its own.
+        """From rows (value, parent), in any order; a root has an empty parent, or no row of its
+        own.
 
-        Refuses, with the row, a value with two parents and one that is its own ancestor. Values are those that are nobody's
-        parent; a value nearer to the root than others stays itself for some levels.
+        Refuses, with the row, a value with two parents and one that is its own ancestor. Values are
+        those that are nobody's parent; a value nearer to the root than others stays itself for some
+        levels.
         """
         parents: dict[str, str] = {}
         where: dict[str, int] = {}
@@ -76,7 +84,8 @@ class Tree(Hierarchy):
             value, parent = str(row[0]), str(row[1])
             if value in where:
                 raise ReleaseError(
-                    f"{name}, row {number}: not a tree: {value!r} lies in {parent!r}, and has a parent by row {where[value]}"
+                    f"{name}, row {number}: not a tree: {value!r} lies in {parent!r}, and has a"
+                    f" parent by row {where[value]}"
                 )
             where[value] = number
             if not parent:
@@ -87,7 +96,9 @@ class Tree(Hierarchy):
         inner = set(parents.values()) | roots
         chains = {value: _ancestors(parents, value) for value in parents if value not in inner}
         depth = max(map(len, chains.values()), default=0)
-        paths = {value: (value,) * (depth - len(chain)) + tuple(chain) for value, chain in chains.items()}
+        paths = {
+            value: (value,) * (depth - len(chain)) + tuple(chain) for value, chain in chains.items()
+        }
         return cls._closed(paths, name)
 
     @classmethod
@@ -95,8 +106,12 @@ class Tree(Hierarchy):
         if not paths:
             raise ReleaseError(f"{name} holds no value")
         # A widest label that all share says the same as *.
-        shared = len({path[-1] for path in paths.values()}) == 1 and len(next(iter(paths.values()))) > 1
-        return cls({value: (*(path[:-1] if shared else path), ANY) for value, path in paths.items()})
+        shared = (
+            len({path[-1] for path in paths.values()}) == 1 and len(next(iter(paths.values()))) > 1
+        )
+        return cls(
+            {value: (*(path[:-1] if shared else path), ANY) for value, path in paths.items()}
+        )
 
     @property
     def levels(self) -> int:
@@ -115,7 +130,11 @@ class Tree(Hierarchy):
     def inner_loss(self, value: Any, level: int) -> float:
         """How many other values the label covers, of all others."""
         counts = self._leaves[level]
-        return (counts[self._paths[str(value)][level]] - 1) / (len(self._paths) - 1) if len(self._paths) > 1 else 0.0
+        return (
+            (counts[self._paths[str(value)][level]] - 1) / (len(self._paths) - 1)
+            if len(self._paths) > 1
+            else 0.0
+        )
 
     def domain(self, level: int) -> list[Hashable] | None:
         """The labels of the level, in the order of the rows."""

@@ -1,8 +1,10 @@
-"""A paper's experiment: its settings as data, one function, and the comparisons with what the paper says.
+"""A paper's experiment: its settings as data, one function, and the comparisons with what the paper
+says.
 
-Verdicts are computed. A number agrees with the paper's if they differ by no more than the tolerance: the simulation error of both
-sides and the rounding of the printed digits. Where we deliberately compute something else, the paper's own formula is evaluated
-too: the difference is explained if that gives the paper's number. A paper's verbal statement is tested as a condition.
+Verdicts are computed. A number agrees with the paper's if they differ by no more than the
+tolerance: the simulation error of both sides and the rounding of the printed digits. Where we
+deliberately compute something else, the paper's own formula is evaluated too: the difference is
+explained if that gives the paper's number. A paper's verbal statement is tested as a condition.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ from deniable.display import spreadsheet_cell
 from deniable.errors import ParameterError, SurveyError
 from deniable.randomness import Source, seeded_source
 
-__all__ = ["Claim", "Compared", "Context", "Experiment", "Finding", "Outcome", "Series", "plot_lines"]
+__all__ = [
+    "Claim",
+    "Compared",
+    "Context",
+    "Experiment",
+    "ExperimentOutcome",
+    "Finding",
+    "Series",
+    "plot_lines",
+]
 
 Progress = Callable[[float], None]
 
@@ -57,12 +68,20 @@ class Compared:
     @property
     def row(self) -> tuple[str, str, str, str, str, str]:
         """Name, paper, ours, difference, verdict, note."""
-        return self.name, _short(self.paper), _short(self.ours), _short(self.ours - self.paper), self.verdict, self.note
+        return (
+            self.name,
+            _short(self.paper),
+            _short(self.ours),
+            _short(self.ours - self.paper),
+            self.verdict,
+            self.note,
+        )
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, or ours where the paper makes none, and whether it holds in what was computed."""
+    """A statement of the paper, or ours where the paper makes none, and whether it holds in what
+    was computed."""
 
     text: str
     holds: bool
@@ -86,7 +105,7 @@ Finding = Compared | Claim
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExperimentOutcome:
     """What an experiment found."""
 
     findings: tuple[Finding, ...]
@@ -119,7 +138,8 @@ class Context:
 
     def random(self, *salt: int) -> np.random.Generator:
         """Random numbers for the data and for simulations of whole crowds."""
-        # The number of salts is included because NumPy treats seeds that differ only in trailing zeros as equal.
+        # The number of salts is included because NumPy treats seeds that differ only in trailing
+        # zeros as equal.
         return np.random.default_rng([self.seed, len(salt), *salt])
 
     def source(self, salt: int = 0) -> Source:
@@ -140,7 +160,7 @@ class Experiment:
     """Its name on the command line, such as `quoc-table-1`."""
     paper: str
     title: str
-    run: Callable[[SimpleNamespace, Context], Outcome]
+    run: Callable[[SimpleNamespace, Context], ExperimentOutcome]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The paper's settings, by name."""
     quick: Mapping[str, Any] = field(default_factory=dict)
@@ -148,16 +168,20 @@ class Experiment:
     reads: str = ""
     """What `--data` accepts, where it is accepted."""
 
-    def __call__(self, context: Context | None = None, *, quick: bool = False) -> Outcome:
+    def __call__(self, context: Context | None = None, *, quick: bool = False) -> ExperimentOutcome:
         """Run it."""
         context = context or Context()
         if context.data is not None and not self.reads:
-            raise ParameterError("data", str(context.data), f"must be left out: {self.name} reads no file")
-        outcome = self.run(SimpleNamespace(**{**self.settings, **(self.quick if quick else {})}), context)
+            raise ParameterError(
+                "data", str(context.data), f"must be left out: {self.name} reads no file"
+            )
+        outcome = self.run(
+            SimpleNamespace(**{**self.settings, **(self.quick if quick else {})}), context
+        )
         context.done(1.0)
         return outcome
 
-    def write(self, outcome: Outcome, folder: Path) -> list[Path]:
+    def write(self, outcome: ExperimentOutcome, folder: Path) -> list[Path]:
         """The CSV file and the pictures."""
         from deniable.display import pyplot  # noqa: PLC0415 - slow to import
 
@@ -166,11 +190,16 @@ class Experiment:
             folder.mkdir(parents=True, exist_ok=True)
             with paths[0].open("w", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
-                writer.writerows([spreadsheet_cell(cell) for cell in row] for row in (outcome.header, *outcome.rows))
+                writer.writerows(
+                    [spreadsheet_cell(cell) for cell in row]
+                    for row in (outcome.header, *outcome.rows)
+                )
             figure = pyplot().figure(figsize=(8, 4.2), layout="constrained")
             outcome.draw(figure)
             for path in paths[1:]:
-                figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+                figure.savefig(
+                    path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None
+                )
             pyplot().close(figure)
         except OSError as error:
             raise SurveyError(f"{folder} cannot be written to: {error.strerror}") from None
@@ -187,12 +216,30 @@ class Series:
     style: str = "-"
 
 
-def plot_lines(ax: Any, series: Sequence[Series], x: str, y: str, *, title: str = "", log: str = "", legend: bool = True) -> None:
+def plot_lines(
+    ax: Any,
+    series: Sequence[Series],
+    x: str,
+    y: str,
+    *,
+    title: str = "",
+    log: str = "",
+    legend: bool = True,
+) -> None:
     """Lines with markers, dashed ones without; `log` names the axes with a logarithmic scale."""
     for line in series:
         marker = "" if line.style in {"--", ":"} else "o"
         colour = "0.35" if line.style in {"--", ":"} else None
-        ax.plot(line.x, line.y, line.style, marker=marker, markersize=3.5, linewidth=1.4, label=line.name, color=colour)
+        ax.plot(
+            line.x,
+            line.y,
+            line.style,
+            marker=marker,
+            markersize=3.5,
+            linewidth=1.4,
+            label=line.name,
+            color=colour,
+        )
     if "x" in log:
         ax.set_xscale("log")
     if "y" in log:

@@ -1,12 +1,14 @@
-"""Which model to choose: one column through the local model, a trusted curator and a release, at the same epsilon.
+"""Which model to choose: one column through the local model, a trusted curator and a release, at
+the same epsilon.
 
-It looks at the true answers, so its results are not private: it is for anyone who has the table, or one like it, and wants to
-know what each way of asking would cost.
+It looks at the true answers, so its results are not private: it is for anyone who has the table, or
+one like it, and wants to know what each way of asking would cost.
 
-Errors are comparable only if each person is promised the same. The local model hides what a person says, not that they took part.
-So by default all three hide what a person says ("replace-one"): a curator's noise then has scale 2/epsilon, and a release gets
-half of epsilon, because replacing a row removes one and adds one. With "add-remove", the curator and the release hide that a
-person is there at all, as is usually stated for them; the local model cannot.
+Errors are comparable only if each person is promised the same. The local model hides what a person
+says, not that they took part. So by default all three hide what a person says ("replace-one"): a
+curator's noise then has scale 2/epsilon, and a release gets half of epsilon, because replacing a
+row removes one and adds one. With "add-remove", the curator and the release hide that a person is
+there at all, as is usually stated for them; the local model cannot.
 """
 
 from __future__ import annotations
@@ -20,153 +22,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_epsilon, check_probability, whole
 from deniable.curator import Curator, Histogram
 from deniable.curator.histograms import NumberHistogram, check_labels
 from deniable.curator.protection import Neighbours, Protection
-from deniable.display import Bar, Display, draw_bars
 from deniable.errors import ParameterError, ReleaseError
 from deniable.estimation.estimate import Estimate
-from deniable.mechanisms import exact
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import candidates
-from deniable.planning.precision import FEWEST_REPORTS, Spread, report_bytes
+from deniable.planning.precision import FEWEST_REPORTS, ExpectedSpread
 from deniable.randomness import seeded_source
 from deniable.release import CodedTable, Guarantee, histogram
-from deniable.results import Result, fields_of
+from deniable.reproduce.model_comparison import ModelComparison, ModelErrors
 
-__all__ = ["ModelComparison", "ModelErrors", "best_local_mechanism", "compare_models", "release_errors"]
+__all__ = ["best_local_mechanism", "compare_models", "release_errors"]
 
 _Floats = NDArray[np.float64]
 _Codes = NDArray[np.int64]
-
-TRUST = {
-    "local": "Nobody has to be trusted: each person randomizes their own answer before it is sent.",
-    "curator": "One party is trusted with every true answer for as long as questions are asked.",
-    "release": "One party is trusted with every true answer until the table is published, and can then delete them.",
-}
 _MOST_LABELS = 1000
 _MOST_REPETITIONS = 10_000
 _AS_GOOD = 1.01
-"""Two mechanisms whose variances differ by less count as equally good, and the one with the shorter report wins."""
-
-
-@dataclass(frozen=True, eq=False)
-class ModelErrors(Result):
-    """How one model performs: one estimate as it would be seen, and the errors of many. Errors are of proportions, one per
-    label."""
-
-    model: str
-    mechanism: str
-    epsilon: float
-    """The most each person loses, for the neighbours of the comparison."""
-    delta: float
-    report_bytes: int
-    """What each person sends: a randomized report, or the true answer."""
-    estimate: Estimate
-    """The first repetition."""
-    theory: _Floats
-    """Root mean squared error of each label by theory, without simulation."""
-    stated: _Floats
-    """Standard error of each label as the estimates report it: the root of the mean variance."""
-    measured: _Floats
-    """Root mean squared error of each label over the repetitions."""
-    error: float
-    """Root mean squared error over all labels and repetitions."""
-    error_stderr: float
-    """The simulation error of `error`."""
-    largest: float
-    """The error of the worst label, on average."""
-    coverage: float
-    """How often a 95 % interval contained the truth."""
-
-    @property
-    def trust(self) -> str:
-        """Who has to be trusted with what."""
-        return TRUST[self.model]
-
-    @property
-    def theory_error(self) -> float:
-        """Root mean squared error over all labels, by theory."""
-        return _root_mean(self.theory)
-
-    @property
-    def stated_error(self) -> float:
-        """The same, from the reported standard errors."""
-        return _root_mean(self.stated)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with what follows from it."""
-        more = {"trust": self.trust, "theory_error": self.theory_error, "stated_error": self.stated_error}
-        return {**fields_of(self), **more}
-
-
-@dataclass(frozen=True, eq=False)
-class ModelComparison(Result):
-    """The three models side by side. Computed from the true answers, so not private."""
-
-    column: str
-    labels: tuple[Hashable, ...]
-    truth: _Floats
-    n: int
-    epsilon: float
-    delta: float
-    neighbours: Neighbours
-    repetitions: int
-    seed: int | str
-    models: tuple[ModelErrors, ...]
-    """Local, curator, release."""
-
-    def __getitem__(self, model: str) -> ModelErrors:
-        for found in self.models:
-            if found.model == model:
-                return found
-        raise ParameterError("model", model, f"must be one of {', '.join(TRUST)}")
-
-    def _display(self, confidence: float = 0.95) -> Display:
-        columns = ("model", "mechanism", "error", "theory", "stated", "worst label", "covered", "bytes")
-        rows = [
-            (m.model, m.mechanism, m.error, m.theory_error, m.stated_error, m.largest, m.coverage, m.report_bytes)
-            for m in self.models
-        ]
-        bars = [Bar(m.model, 100 * m.error) for m in self.models]
-        return Display(columns, rows, tuple(str(self).splitlines()[-2:]), bars, "error (percentage points)")
-
-    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw one estimate of each model with its intervals, and the errors next to theory; returns the matplotlib figure.
-
-        With `ax`, draw the errors of the models there, and return it.
-        """
-        if ax is not None:
-            return draw_bars(self._display(confidence), ax)
-        from deniable.reproduce.models_plot import draw_models  # noqa: PLC0415 - matplotlib is an extra, and slow to import
-
-        return draw_models(self)
-
-    def __str__(self) -> str:
-        header = ["model", "mechanism", "error", "theory", "stated", "worst label", "covered", "bytes"]
-        rows = [header, *(_row(model) for model in self.models)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-        table = ["  ".join([*map(str.ljust, row[:2], widths[:2]), *map(str.rjust, row[2:], widths[2:])]).rstrip() for row in rows]
-        promise = "what a person says" if self.neighbours == "replace-one" else "that a person is there (local: what they say)"
-        return "\n".join(
-            [
-                f"{self.column}: {self.n:,} people, {len(self.labels)} labels; epsilon {self.epsilon:.4g} hides {promise}; "
-                f"release: delta {self.delta:.2g}",
-                *table,
-                *(f"{model.model}: {model.trust}" for model in self.models),
-                f"Errors of a proportion, in percentage points: root mean square over labels and {self.repetitions} repetitions.",
-                "This looked at the true answers: it is for choosing a model, and must not be published as private.",
-            ]
-        )
-
-    def __repr__(self) -> str:
-        return f"<ModelComparison of {len(self.labels)} labels, {self.n:,} people, {self.repetitions} repetitions>"
-
-
-def _row(model: ModelErrors) -> list[str]:
-    points = [f"{100 * error:.3g}" for error in (model.theory_error, model.stated_error, model.largest)]
-    measured = f"{100 * model.error:.3g} ± {100 * 1.96 * model.error_stderr:.1g}"
-    return [model.model, model.mechanism, measured, *points, f"{100 * model.coverage:.1f} %", str(model.report_bytes)]
+"""Two mechanisms whose variances differ by less count as equally good, and the one with the shorter
+report wins."""
 
 
 @dataclass(frozen=True)
@@ -195,23 +72,29 @@ def compare_models(
     seed: int | str = 1,
     progress: Callable[[float], None] | None = None,
 ) -> ModelComparison:
-    """The errors of the local model, a curator and a release of one column, each simulated `repetitions` times.
+    """The errors of the local model, a curator and a release of one column, each simulated
+    `repetitions` times.
 
-    `frame` is what :meth:`CodedTable.of <deniable.release.CodedTable.of>` takes, one row per person. `labels` are the values that
-    can occur, by default those that do; `bins` are edges, for a column of numbers. The number of people is public. The local
-    model's and the release's coins come from `seed`; a curator's noise is drawn by OpenDP, which takes no seed.
+    `frame` is what :meth:`CodedTable.of <deniable.release.CodedTable.of>` takes, one row per
+    person. `labels` are the values that can occur, by default those that do; `bins` are edges, for
+    a column of numbers. The number of people is public. The local model's and the release's coins
+    come from `seed`; a curator's noise is drawn by OpenDP, which takes no seed.
 
     >>> cities = {"city": ["Oslo"] * 6000 + ["Rome"] * 3000 + ["Bern"] * 1000}
     >>> found = compare_models(cities, "city", epsilon=1.0, repetitions=10)
     >>> found["curator"].error < found["release"].error < found["local"].error
     True
     """
-    epsilon, delta = exact.check_epsilon(epsilon), float(exact.check_probability("delta", delta))
-    repetitions = exact.check_whole("repetitions", repetitions, 2, _MOST_REPETITIONS)
+    epsilon, delta = check_epsilon(epsilon), float(check_probability("delta", delta))
+    repetitions = whole("repetitions", repetitions, 2, _MOST_REPETITIONS)
     Protection(neighbours)  # refuses others
     names, codes = _coded(frame, column, labels, bins)
     if codes.size < FEWEST_REPORTS:
-        raise ParameterError("rows", codes.size, f"must be at least {FEWEST_REPORTS}: with fewer no error bar is worth printing")
+        raise ParameterError(
+            "rows",
+            codes.size,
+            f"must be at least {FEWEST_REPORTS}: with fewer no error bar is worth printing",
+        )
     counts = np.bincount(codes, minlength=len(names))
     models = [
         _local(names, counts, epsilon, seed),
@@ -220,34 +103,56 @@ def compare_models(
     ]
     truth, found = counts / codes.size, []
     for place, model in enumerate(models):
-        part_done = None if progress is None else lambda part, place=place: progress((place + part) / len(models))
+        part_done = (
+            None
+            if progress is None
+            else lambda part, place=place: progress((place + part) / len(models))
+        )
         found.append(_simulate(model, truth, repetitions, part_done))
-    return ModelComparison(column, names, truth, int(codes.size), epsilon, delta, neighbours, repetitions, seed, tuple(found))
+    return ModelComparison(
+        column,
+        names,
+        truth,
+        int(codes.size),
+        epsilon,
+        delta,
+        neighbours,
+        repetitions,
+        seed,
+        tuple(found),
+    )
 
 
-def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, Spread]:
+def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, ExpectedSpread]:
     """The mechanism with the smallest mean squared error if everyone reports, whatever the answers.
 
-    n Var of a share f is constant + (slope - 1) f, linear in f, so its mean over all labels depends on their number alone.
+    n Var of a share f is constant + (slope - 1) f, linear in f, so its mean over all labels depends
+    on their number alone.
 
     >>> [type(best_local_mechanism(k, 1.0)[0]).__name__ for k in (2, 8)]
     ['DirectEncoding', 'SubsetSelection']
     """
 
-    def mean_variance(spread: Spread) -> float:
+    def mean_variance(spread: ExpectedSpread) -> float:
         return spread.constant + (spread.slope - 1) / labels
 
     trials = [candidate.at(epsilon, mean_variance) for candidate in candidates(labels)]
     best = min(mean_variance(trial.spread) for trial in trials)
-    good = [(trial.build(), trial.spread) for trial in trials if mean_variance(trial.spread) <= _AS_GOOD * best]
-    return min(good, key=lambda pair: report_bytes(pair[0]))
+    good = [
+        (trial.build(), trial.spread)
+        for trial in trials
+        if mean_variance(trial.spread) <= _AS_GOOD * best
+    ]
+    return min(good, key=lambda pair: pair[0].report_bytes)
 
 
 def release_errors(counts: _Codes, guarantee: Guarantee) -> _Floats:
-    """Root mean squared error of the number of rows of each label in a release, dropped labels included: exact.
+    """Root mean squared error of the number of rows of each label in a release, dropped labels
+    included: exact.
 
-    X ~ Binomial(c, beta) rows are kept and X/beta is the estimate of c, or 0 if X is below k. With E[X; X >= k] =
-    c beta P(Bin(c - 1) >= k - 1) and E[X (X - 1); X >= k] = c (c - 1) beta^2 P(Bin(c - 2) >= k - 2) the squared error follows.
+    X ~ Binomial(c, beta) rows are kept and X/beta is the estimate of c, or 0 if X is below k. With
+    E[X; X >= k] = c beta P(Bin(c - 1) >= k - 1) and E[X (X - 1); X >= k] = c (c - 1) beta^2 P(Bin(c
+    - 2) >= k - 2) the squared error follows.
 
     >>> release_errors(np.array([0, 10, 10_000]), Guarantee.of(1.0, 1e-5, sampling=0.5)).round(2).tolist()
     [0.0, 10.0, 100.0]
@@ -262,11 +167,9 @@ def release_errors(counts: _Codes, guarantee: Guarantee) -> _Floats:
     return np.sqrt(np.maximum(pairs + first / beta - 2 * c * first + c**2, 0))
 
 
-def _root_mean(errors: _Floats) -> float:
-    return math.sqrt(float((errors**2).mean()))
-
-
-def _simulate(model: _Model, truth: _Floats, repetitions: int, progress: Callable[[float], None] | None) -> ModelErrors:
+def _simulate(
+    model: _Model, truth: _Floats, repetitions: int, progress: Callable[[float], None] | None
+) -> ModelErrors:
     off = np.empty((repetitions, truth.size))
     variance, covered, first = np.zeros(truth.size), 0, None
     for repetition in range(repetitions):
@@ -307,12 +210,28 @@ def _local(names: tuple[Hashable, ...], counts: _Codes, epsilon: float, seed: in
     theory = np.array([spread.stderr(count / n, n, reached=1.0) for count in counts.tolist()])
 
     def run() -> Estimate:
-        return replace(mechanism.estimate(mechanism.privatize(answers, source), population=n), labels=names)
+        return replace(
+            mechanism.estimate(mechanism.privatize(answers, source), population=n), labels=names
+        )
 
-    return _Model("local", type(mechanism).__name__, mechanism.epsilon, 0.0, report_bytes(mechanism), theory, run)
+    return _Model(
+        "local",
+        type(mechanism).__name__,
+        mechanism.epsilon,
+        0.0,
+        mechanism.report_bytes,
+        theory,
+        run,
+    )
 
 
-def _curator(names: tuple[Hashable, ...], codes: _Codes, epsilon: float, neighbours: Neighbours, repetitions: int) -> _Model:
+def _curator(
+    names: tuple[Hashable, ...],
+    codes: _Codes,
+    epsilon: float,
+    neighbours: Neighbours,
+    repetitions: int,
+) -> _Model:
     # Bins around whole numbers: every row is in one, so the number of rows can be public.
     edges, cost = np.arange(len(names) + 1) - 0.5, Fraction(epsilon)
     curator = Curator({"label": codes}, cost * (repetitions + 1), neighbours=neighbours)
@@ -322,13 +241,27 @@ def _curator(names: tuple[Hashable, ...], codes: _Codes, epsilon: float, neighbo
 
     law, n, k = run().law, codes.size, len(names)
     shares = np.bincount(codes, minlength=k) / n
-    # If the number of rows is private too, proportions are of the sum of all noisy counts: to first order X_j - share_j sum X.
+    # If the number of rows is private too, proportions are of the sum of all noisy counts: to first
+    # order X_j - share_j sum X.
     times = np.ones(k) if neighbours == "replace-one" else (1 - shares) ** 2 + (k - 1) * shares**2
-    return _Model("curator", "discrete Laplace", epsilon, 0.0, _answer_bytes(k), np.sqrt(law.variance * times) / n, run)
+    return _Model(
+        "curator",
+        "discrete Laplace",
+        epsilon,
+        0.0,
+        _answer_bytes(k),
+        np.sqrt(law.variance * times) / n,
+        run,
+    )
 
 
 def _release(
-    names: tuple[Hashable, ...], codes: _Codes, epsilon: float, delta: float, neighbours: Neighbours, seed: int | str
+    names: tuple[Hashable, ...],
+    codes: _Codes,
+    epsilon: float,
+    delta: float,
+    neighbours: Neighbours,
+    seed: int | str,
 ) -> _Model:
     replaced = neighbours == "replace-one"
     rows = (epsilon / 2, delta / (1 + math.exp(epsilon / 2))) if replaced else (epsilon, delta)

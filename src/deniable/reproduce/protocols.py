@@ -1,8 +1,11 @@
-"""Every protocol on one question, side by side: error by theory and by simulation, bytes, time, and what a report gives away.
+"""Every protocol on one question, side by side: error by theory and by simulation, bytes, time, and
+what a report gives away.
 
-Protocols from other packages take part through an entry point in the group `deniable.protocols`: a callable of (epsilon, values)
-that returns something with `epsilon`, `privatize(values, source)` and `estimate(reports)`, whose result has `proportions`. If it
-also has `expected_errors(n, shares)`, there is a theory to compare with.
+A mechanism takes part by itself if :meth:`Mechanism.from_epsilon` builds it; one of another package
+is offered by an entry point in the group `deniable.mechanisms`. A protocol that is no `Mechanism`
+has an entry point in the group `deniable.protocols`: a callable of (epsilon, values) that returns
+something with `epsilon`, `privatize(values, source)` and `estimate(reports)`, whose result has
+`proportions`. If it also has `expected_errors(n, shares)`, there is a theory to compare with.
 """
 
 from __future__ import annotations
@@ -12,24 +15,32 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.checks import check_epsilon, whole
 from deniable.errors import DeniableError, ParameterError
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
-from deniable.estimation.one_person import guess
 from deniable.estimation.simplex import project
-from deniable.mechanisms import exact
-from deniable.mechanisms.by_epsilon import BY_EPSILON, mechanism_by_name
+from deniable.estimation.surveys.one_person import guess
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.planning.precision import report_bytes
+from deniable.mechanisms.registry import PluginWarning, mechanism_by_name, mechanisms_by_epsilon
 from deniable.randomness import seeded_source
+from deniable.registries import is_own
 from deniable.results import Result
 
-__all__ = ["GROUP", "METRICS", "ProtocolErrors", "compare_protocols", "known_protocols", "typical_shares"]
+__all__ = [
+    "GROUP",
+    "METRICS",
+    "ProtocolErrors",
+    "compare_protocols",
+    "known_protocols",
+    "typical_shares",
+]
 
 _Floats = NDArray[np.float64]
 _Maker = Callable[[float, int], Any]
@@ -43,7 +54,8 @@ METRICS: dict[str, Callable[[_Floats, _Floats], float]] = {
     "euclidean": euclidean,
     "kantorovich": lambda estimate, truth: kantorovich(project(estimate), truth),
 }
-"""How far estimated proportions are from the true ones; Kantorovich's distance projects them onto the simplex first."""
+"""How far estimated proportions are from the true ones; Kantorovich's distance projects them onto
+the simplex first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +67,8 @@ class ProtocolErrors(Result):
     epsilon: float
     """The actual loss of a report: at most the requested one."""
     theory: float | None
-    """The expected error of the unbiased estimate; None where there is no formula, or the metric has none."""
+    """The expected error of the unbiased estimate; None where there is no formula, or the metric
+    has none."""
     simulated: float
     """The mean error over the runs, by the protocol's own estimator."""
     simulated_stderr: float
@@ -63,30 +76,40 @@ class ProtocolErrors(Result):
     seconds: float
     """Processor time to randomize and to estimate, per million reports."""
     guessed: float | None
-    """The chance of guessing one person's value from the report, if all values were equally likely beforehand."""
-
-
-class ProtocolWarning(UserWarning):
-    """A protocol of another package failed and was left out of a comparison."""
+    """The chance of guessing one person's value from the report, if all values were equally likely
+    beforehand."""
 
 
 def known_protocols() -> dict[str, _Maker]:
-    """Our protocols and those of other packages, which cannot reuse our names."""
-    own: dict[str, _Maker] = {
-        name: (lambda epsilon, values, name=name: mechanism_by_name(name, epsilon, values))  # type: ignore[misc]
-        for name in BY_EPSILON
-        if name not in {"BinaryResponse", "DesignMatrix", "Rappor"}
+    """Our protocols and those of other packages, which cannot reuse our names. One that cannot be
+    loaded is left out."""
+    kinds = mechanisms_by_epsilon().items()
+    known: dict[str, _Maker] = {
+        name: partial(mechanism_by_name, name)
+        for name, kind in kinds
+        if kind.exclusive and not kind.generic
     }
     for point in entry_points(group=GROUP):
-        if point.name in own:
-            raise ParameterError("entry point", point.name, "is the name of a protocol of this package")
-        own[point.name] = point.load()
-    return own
+        if point.name in known:
+            raise ParameterError(
+                "entry point", point.name, "is the name of a protocol of this package"
+            )
+        try:
+            known[point.name] = point.load()
+        # whatever a foreign module raises must not end the comparison of all
+        except Exception as error:
+            text = f"the protocol {point.value!r} cannot be loaded: {type(error).__name__}: {error}"
+            warnings.warn(text, PluginWarning, stacklevel=2)
+    return known
+
+
+def _is_own(name: str) -> bool:
+    return name in mechanisms_by_epsilon() and is_own(mechanisms_by_epsilon()[name])
 
 
 def typical_shares(values: int) -> _Floats:
     """Typical proportions: a few frequent values and a long tail, 1/(rank + 1)."""
-    weights = 1 / (np.arange(exact.check_whole("values", values, 2, 1 << 16)) + 2)
+    weights = 1 / (np.arange(whole("values", values, 2, 1 << 16)) + 2)
     out: _Floats = weights / weights.sum()
     return out
 
@@ -102,7 +125,8 @@ def compare_protocols(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> list[ProtocolErrors]:
-    """All protocols, or those named, at each epsilon: `users` people whose values are drawn with `shares`.
+    """All protocols, or those named, at each epsilon: `users` people whose values are drawn with
+    `shares`.
 
     >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=["DirectEncoding"], runs=5)
     >>> found[0].protocol, round(found[0].theory, 5), found[0].report_bytes
@@ -110,8 +134,8 @@ def compare_protocols(
     """
     if metric not in METRICS:
         raise ParameterError("metric", metric, f"must be one of {', '.join(METRICS)}")
-    exact.check_whole("users", users, 30, 10**8)
-    exact.check_whole("runs", runs, 2, 10_000)
+    whole("users", users, 30, 10**8)
+    whole("runs", runs, 2, 10_000)
     truth = np.asarray(shares, dtype=np.float64)
     known = known_protocols()
     for name in protocols or ():
@@ -120,29 +144,43 @@ def compare_protocols(
     chosen = {name: known[name] for name in protocols} if protocols else known
     out = []
     for place, epsilon in enumerate(epsilons):
-        exact.check_epsilon(epsilon)
+        check_epsilon(epsilon)
         for number, (name, make) in enumerate(chosen.items()):
             try:
                 out.append(_one(name, make, float(epsilon), truth, users, metric, runs, seed))
             except DeniableError:
                 if protocols:
                     raise  # it was requested by name
-                # Otherwise, one that does not exist at this epsilon, such as a kernel below ln 2, is left out.
+                # Otherwise, one that does not exist at this epsilon, such as a kernel below ln 2,
+                # is left out.
             except Exception as error:
-                if protocols or name in BY_EPSILON:
+                if protocols or _is_own(name):
                     raise
                 # One of another package must not end the comparison of all.
-                text = f"protocol {name!r} failed at epsilon {epsilon:g} and is left out: {type(error).__name__}: {error}"
-                warnings.warn(text, ProtocolWarning, stacklevel=2)
+                text = (
+                    f"protocol {name!r} failed at epsilon {epsilon:g} and is left out:"
+                    f" {type(error).__name__}: {error}"
+                )
+                warnings.warn(text, PluginWarning, stacklevel=2)
             if progress:
                 progress((place + (number + 1) / len(chosen)) / len(epsilons))
     return out
 
 
 def _one(
-    name: str, make: _Maker, epsilon: float, truth: _Floats, users: int, metric: str, runs: int, seed: int
+    name: str,
+    make: _Maker,
+    epsilon: float,
+    truth: _Floats,
+    users: int,
+    metric: str,
+    runs: int,
+    seed: int,
 ) -> ProtocolErrors:
     protocol = make(epsilon, truth.size)
+    if isinstance(protocol, Mechanism) and len(protocol.labels) != truth.size:
+        message = f"{name} does not estimate the proportions of {truth.size} values"
+        raise ParameterError("protocol", name, message=message)
     random, source = np.random.default_rng([seed, users]), seeded_source(seed)
     errors, seconds = [], 0.0
     numeric = bool(getattr(protocol, "numeric", False))
@@ -160,7 +198,7 @@ def _one(
         theory=_theory(protocol, truth, users, metric),
         simulated=float(np.mean(errors)),
         simulated_stderr=float(np.std(errors, ddof=1) / math.sqrt(runs)),
-        report_bytes=report_bytes(protocol) if hasattr(protocol, "layout") else None,
+        report_bytes=protocol.report_bytes if hasattr(protocol, "layout") else None,
         seconds=seconds / runs / users * 1e6,
         guessed=_guessed(protocol, truth.size, source) if isinstance(protocol, Mechanism) else None,
     )
@@ -172,12 +210,18 @@ def _theory(protocol: Any, truth: _Floats, users: int, metric: str) -> float | N
     errors = protocol.expected_errors(users, truth)
     if metric == "mse":
         return float((errors**2).mean())
-    # Errors of single labels are normal: E|x| = sqrt(2/pi) sigma. The Euclidean norm of many of them hardly varies.
-    return float(math.sqrt(2 / math.pi) * errors.sum()) if metric == "manhattan" else float(np.sqrt((errors**2).sum()))
+    # Errors of single labels are normal: E|x| = sqrt(2/pi) sigma. The Euclidean norm of many of
+    # them hardly varies.
+    return (
+        float(math.sqrt(2 / math.pi) * errors.sum())
+        if metric == "manhattan"
+        else float(np.sqrt((errors**2).sum()))
+    )
 
 
 def _guessed(protocol: Mechanism, k: int, source: Any) -> float | None:
-    """By formula where there is one, else by counting: all supported labels are then equally probable."""
+    """By formula where there is one, else by counting: all supported labels are then equally
+    probable."""
     try:
         return guess(protocol).best
     except DeniableError:

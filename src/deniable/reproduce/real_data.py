@@ -16,21 +16,26 @@ from deniable.table_file import TableFormat, open_parquet, open_text
 __all__ = ["bucket_counts", "electricity_kwh", "taxi_miles"]
 
 _DEBS_DISTANCE = 5
-"""In the DEBS 2015 file, which has no header: medallion, license, pickup, dropoff, seconds, miles, …"""
+"""In the DEBS 2015 file, which has no header: medallion, license, pickup, dropoff, seconds, miles,
+…"""
 
 
 def bucket_counts(path: Path) -> NDArray[np.int64]:
-    """Answers in each bucket of PrivApprox's case studies: whole miles up to 10 and above, or half kWh up to 3.
+    """Answers in each bucket of PrivApprox's case studies: whole miles up to 10 and above, or half
+    kWh up to 3.
 
     A `.txt` file is read as electricity data, any other as taxi trips.
     """
     if path.suffix == ".txt":
-        return np.bincount(np.clip(np.ceil(electricity_kwh(path) / 0.5) - 1, 0, 5).astype(np.int64), minlength=6)
+        return np.bincount(
+            np.clip(np.ceil(electricity_kwh(path) / 0.5) - 1, 0, 5).astype(np.int64), minlength=6
+        )
     return np.bincount(np.minimum(taxi_miles(path).astype(np.int64), 10), minlength=11)
 
 
 def taxi_miles(path: Path) -> NDArray[np.float64]:
-    """Miles of trips: NYC TLC Parquet as published (`trip_distance`), or the DEBS 2015 Grand Challenge CSV."""
+    """Miles of trips: NYC TLC Parquet as published (`trip_distance`), or the DEBS 2015 Grand
+    Challenge CSV."""
     if path.suffix == ".parquet":
         miles = np.asarray(_parquet(path, "trip_distance"), dtype=np.float64)
     else:
@@ -39,7 +44,8 @@ def taxi_miles(path: Path) -> NDArray[np.float64]:
 
 
 def electricity_kwh(path: Path) -> NDArray[np.float64]:
-    """kWh per half hour: the UCI household power file (`Global_active_power`, kW per minute, fields separated by ';')."""
+    """kWh per half hour: the UCI household power file (`Global_active_power`, kW per minute, fields
+    separated by ';')."""
     kilowatts = _csv_column(path, 2, ";", header=True)
     halves = kilowatts[: len(kilowatts) // 30 * 30].reshape(-1, 30)
     return _positive(path, halves.mean(axis=1) / 2)
@@ -47,7 +53,9 @@ def electricity_kwh(path: Path) -> NDArray[np.float64]:
 
 def _positive(path: Path, values: NDArray[np.float64]) -> NDArray[np.float64]:
     if values.size < 30:
-        raise SurveyError(f"{path} holds {values.size} usable numbers, and an experiment needs at least 30")
+        raise SurveyError(
+            f"{path} holds {values.size} usable numbers, and an experiment needs at least 30"
+        )
     return values
 
 
@@ -62,6 +70,7 @@ def _csv_column(path: Path, place: int, delimiter: str, *, header: bool) -> NDAr
     values = []
     with open_text(path, SurveyError, TableFormat(delimiter=delimiter)) as table:
         for fields in chain(() if header else (table.header,), table.rows):
-            with suppress(ValueError, IndexError):  # a missing value, which these files mark with '?' or nothing
+            # a missing value, which these files mark with '?' or nothing
+            with suppress(ValueError, IndexError):
                 values.append(float(fields[place]))
     return np.array(values)

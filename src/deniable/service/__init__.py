@@ -1,1 +1,2 @@
-"""What all services build on: settings files, SQLite files, tokens, problem documents, HTTP, limits, metrics, log lines."""
+"""What all services build on: settings files, SQLite files, tokens, problem documents, HTTP,
+limits, metrics, log lines."""

@@ -1,6 +1,8 @@
-"""The audit log: what a service and its operator did, one event per line, append-only and hash-chained (docs/operating.md).
+"""The audit log: what a service and its operator did, one event per line, append-only and
+hash-chained (docs/operating.md).
 
-It never contains a token, a share, an answer or a device's address. Tokens and keys are named by their ids.
+It never contains a token, a share, an answer or a device's address. Tokens and keys are named by
+their ids.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from typing import Any
 from deniable.errors import AuditLogError, ParameterError
 from deniable.queries.times import iso_time
 from deniable.service.background import Background
-from deniable.service.chained_lines import DAMAGED, REPAIRED, ChainedLines, Head, Verdict
+from deniable.service.files.chained_lines import DAMAGED, REPAIRED, ChainedLines, ChainVerdict, Head
 
 __all__ = ["EVENTS", "OPERATOR", "SERVICE", "AuditLog", "RefusalLog", "last_event", "read_events"]
 
 OPERATOR, SERVICE = "operator", "service"
-"""The actors without a token: anyone who runs a command on the service's machine, and the service itself."""
+"""The actors without a token: anyone who runs a command on the service's machine, and the service
+itself."""
 EVENTS = {
     "service.started": logging.INFO,
     "service.stopped": logging.INFO,
@@ -33,6 +36,7 @@ EVENTS = {
     "query.withdrawn": logging.WARNING,
     "key.revoked": logging.WARNING,
     "token.made": logging.INFO,
+    "token.ended": logging.INFO,
     "token.granted": logging.INFO,
     "token.revoked": logging.INFO,
     "right.refused": logging.WARNING,
@@ -60,7 +64,10 @@ class AuditLog:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], clock: Callable[[], int] | None = None, logger: logging.Logger | None = None
+        self,
+        path: str | os.PathLike[str],
+        clock: Callable[[], int] | None = None,
+        logger: logging.Logger | None = None,
     ) -> None:
         self._lines = ChainedLines(path, clock)
         self._logger = logger
@@ -75,26 +82,34 @@ class AuditLog:
         """The number and hash of the last line, which a service publishes."""
         return self._lines.head
 
-    def record(self, event: str, *, actor: str = SERVICE, subject: str = "", **details: Any) -> Head:
+    def record(
+        self, event: str, *, actor: str = SERVICE, subject: str = "", **details: Any
+    ) -> Head:
         """Record an event; it is on the disk when this returns.
 
-        `actor` is who did it (`token:ID`, `operator`, `service`), `subject` what it was done to (`query:ID`, `token:ID`,
-        `key:ID`, `proxy:NAME`). Call it before the action is acknowledged: if it raises, the action must not happen.
+        `actor` is who did it (`token:ID`, `operator`, `service`), `subject` what it was done to
+        (`query:ID`, `token:ID`, `key:ID`, `proxy:NAME`). Call it before the action is acknowledged:
+        if it raises, the action must not happen.
         """
         if event not in EVENTS:
             raise ParameterError("event", event, f"must be one of {', '.join(EVENTS)}")
         fields = {"event": event, "actor": actor, "subject": subject, "details": details}
         head = self._lines.append({name: value for name, value in fields.items() if value})
         if self._logger is not None:
-            self._logger.log(EVENTS[event], event, extra={"fields": {"actor": actor, "subject": subject, **details}})
+            self._logger.log(
+                EVENTS[event],
+                event,
+                extra={"fields": {"actor": actor, "subject": subject, **details}},
+            )
         return head
 
-    def verify(self) -> Verdict:
+    def verify(self) -> ChainVerdict:
         """Verify the log, unless only this process has touched it since the last time."""
         return self._lines.verify()
 
     def problem(self) -> str:
-        """What is wrong with the log, in one sentence; empty while it verifies. Cheap while no other process touches the log."""
+        """What is wrong with the log, in one sentence; empty while it verifies. Cheap while no
+        other process touches the log."""
         try:
             faults = self.verify().faults
         except AuditLogError as error:
@@ -103,7 +118,8 @@ class AuditLog:
 
 
 def read_events(path: str | os.PathLike[str], since: int | None = None) -> Iterator[dict[str, Any]]:
-    """The events of an audit log, oldest first, optionally from a time on (seconds since 1970). Malformed lines are skipped."""
+    """The events of an audit log, oldest first, optionally from a time on (seconds since 1970).
+    Malformed lines are skipped."""
     first = "" if since is None else iso_time(since)
     try:
         with Path(path).open("rb") as file:
@@ -130,10 +146,12 @@ def last_event(path: str | os.PathLike[str], *events: str) -> str:
 
 
 class RefusalLog:
-    """Refused authorizations on their way to the audit log: at most one line per minute for each actor and address, with a count.
+    """Refused authorizations on their way to the audit log: at most one line per minute for each
+    actor and address, with a count.
 
-    A flood of requests must neither fill the disk nor wait for it. So refusals are counted in memory and written by a separate
-    thread, the first one at once. Beyond a hundred actors and addresses per minute, the rest are counted together.
+    A flood of requests must neither fill the disk nor wait for it. So refusals are counted in
+    memory and written by a separate thread, the first one at once. Beyond a hundred actors and
+    addresses per minute, the rest are counted together.
     """
 
     def __init__(self, log: AuditLog, clock: Callable[[], float], logger: logging.Logger) -> None:
@@ -153,7 +171,8 @@ class RefusalLog:
         self.step(everything=True)
 
     def note(self, actor: str, address: str, status: int) -> None:
-        """Count a refusal. `address` is the method and route, without the request's own parameters."""
+        """Count a refusal. `address` is the method and route, without the request's own
+        parameters."""
         key = (actor, address, status)
         with self._lock:
             known = self._counts.keys() | self._written.keys()
@@ -172,12 +191,23 @@ class RefusalLog:
     def _write_due(self, everything: bool) -> float | None:
         now = self._clock()
         with self._lock:
-            self._written = {key: at for key, at in self._written.items() if now - at < _SECONDS_BETWEEN_LINES}
-            due = {key: count for key, count in self._counts.items() if everything or key not in self._written}
+            self._written = {
+                key: at for key, at in self._written.items() if now - at < _SECONDS_BETWEEN_LINES
+            }
+            due = {
+                key: count
+                for key, count in self._counts.items()
+                if everything or key not in self._written
+            }
         for key, count in due.items():
             actor, address, status = key
             details = {"status": status, "count": count} if actor else {"count": count}
-            self._log.record("right.refused", actor=actor or "others", subject=address or "any address", **details)
+            self._log.record(
+                "right.refused",
+                actor=actor or "others",
+                subject=address or "any address",
+                **details,
+            )
             with self._lock:
                 self._written[key] = now
                 self._counts[key] -= count

@@ -1,7 +1,9 @@
-"""Background work of a service: one step after another in a separate thread, for as long as the service runs.
+"""Background work of a service: one step after another in a separate thread, for as long as the
+service runs.
 
-A failed step is retried whatever the cause: by then the disk may have space, a file may be back, a peer may send something
-else. The pauses between attempts double, and `problem` gives the reason until a step succeeds.
+A failed step is retried whatever the cause: by then the disk may have space, a file may be back, a
+peer may send something else. The pauses between attempts double, and `problem` gives the reason
+until a step succeeds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ LONGEST_PAUSE = 30.0
 
 
 class Background:
-    """A thread that runs steps. `step` returns the seconds until the next one, or None to wait until woken."""
+    """A thread that runs steps. `step` returns the seconds until the next one, or None to wait
+    until woken."""
 
     def __init__(self, name: str, step: Callable[[], float | None], logger: logging.Logger) -> None:
         self.name, self._step, self._logger = name, step, logger
@@ -55,7 +58,11 @@ class Background:
     @property
     def ended(self) -> bool:
         """Whether it has ended without being stopped: only a restart helps."""
-        return not self._stopping.is_set() and self._thread.ident is not None and not self._thread.is_alive()
+        return (
+            not self._stopping.is_set()
+            and self._thread.ident is not None
+            and not self._thread.is_alive()
+        )
 
     @property
     def error(self) -> Exception | None:
@@ -86,12 +93,16 @@ class Background:
 
     def _note_success(self) -> None:
         if self._reason:
-            self._logger.info("steps succeed again", extra={"fields": {"part": self.name, "failed": self._failures}})
+            self._logger.info(
+                "steps succeed again",
+                extra={"fields": {"part": self.name, "failed": self._failures}},
+            )
         self._failures, self._reason, self._error = 0, "", None
 
 
 def _spoken(error: Exception) -> str:
-    """The message of an error of a known kind; for others only the type, because their messages may quote anything."""
+    """The message of an error of a known kind; for others only the type, because their messages may
+    quote anything."""
     if isinstance(error, DeniableError | sqlite3.Error | OSError):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__

@@ -1,4 +1,5 @@
-"""A service's certificate and key: read once, before it listens; an error names the setting that is wrong."""
+"""A service's certificate and key: read once, before it listens; an error names the setting that is
+wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from deniable.errors import ParameterError
 from deniable.queries.times import iso_time
-from deniable.service.limits import Tls
+from deniable.service.http.limits import Tls
 
 __all__ = ["CertificateFacts", "read_certificate", "server_context"]
 
@@ -30,7 +31,8 @@ class CertificateFacts:
 
 
 def server_context(tls: Tls, now: int) -> ssl.SSLContext:
-    """TLS 1.3 with one ticket per handshake: a returning device can resume in any process that was forked after this."""
+    """TLS 1.3 with one ticket per handshake: a returning device can resume in any process that was
+    forked after this."""
     read_certificate(tls, now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -40,7 +42,9 @@ def server_context(tls: Tls, now: int) -> ssl.SSLContext:
         context.load_cert_chain(tls.certificate, tls.key, _password(tls) or b"")
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "reason", None) or error.strerror or "no such pair"
-        raise ParameterError("tls.certificate", str(tls.certificate), f"cannot be used by OpenSSL: {reason}") from None
+        raise ParameterError(
+            "tls.certificate", str(tls.certificate), f"cannot be used by OpenSSL: {reason}"
+        ) from None
     return context
 
 
@@ -49,11 +53,21 @@ def read_certificate(tls: Tls, now: int) -> CertificateFacts:
     certificate = _certificate(tls.certificate)
     key = _key(tls)
     if _public(key) != certificate.public_key().public_bytes(*_ENCODING):
-        raise ParameterError("tls.key", str(tls.key), f"must be the key of the certificate {tls.certificate}")
-    since, until = (_seconds(at) for at in (certificate.not_valid_before_utc, certificate.not_valid_after_utc))
+        raise ParameterError(
+            "tls.key", str(tls.key), f"must be the key of the certificate {tls.certificate}"
+        )
+    since, until = (
+        _seconds(at) for at in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
     if not since <= now <= until:
-        words = f"expired at {iso_time(until)}" if now > until else f"is not valid before {iso_time(since)}"
-        raise ParameterError("tls.certificate", str(tls.certificate), f"{words}: it must be valid now")
+        words = (
+            f"expired at {iso_time(until)}"
+            if now > until
+            else f"is not valid before {iso_time(since)}"
+        )
+        raise ParameterError(
+            "tls.certificate", str(tls.certificate), f"{words}: it must be valid now"
+        )
     return CertificateFacts(_names(certificate), since, until)
 
 
@@ -78,9 +92,12 @@ def _content(name: str, path: Path) -> bytes:
 def _certificate(path: Path) -> x509.Certificate:
     content = _content("tls.certificate", path)
     try:
-        return x509.load_pem_x509_certificates(content)[0]  # the service's own comes first, then the chain
+        # the service's own comes first, then the chain
+        return x509.load_pem_x509_certificates(content)[0]
     except ValueError:
-        raise ParameterError("tls.certificate", str(path), "must hold a certificate in PEM") from None
+        raise ParameterError(
+            "tls.certificate", str(path), "must hold a certificate in PEM"
+        ) from None
 
 
 def _password(tls: Tls) -> bytes | None:
@@ -97,7 +114,9 @@ def _key(tls: Tls) -> PrivateKeyTypes:
     except TypeError:  # it is encrypted and there is no password, or vice versa
         if password is not None:
             return load(content, None)
-        raise ParameterError("tls.key", str(tls.key), "is encrypted: tls.password_file must name its password") from None
+        raise ParameterError(
+            "tls.key", str(tls.key), "is encrypted: tls.password_file must name its password"
+        ) from None
     except ValueError:
         if password is not None and b"ENCRYPTED" in content:
             rule = f"cannot decrypt {tls.key}: it must hold the key's password and nothing else"

@@ -1,7 +1,9 @@
-"""Fair parts of what a service has only so much of: nobody gets less because somebody else wants more.
+"""Fair parts of what a service has only so much of: nobody gets less because somebody else wants
+more.
 
-All three are max-min fair between owners (analysts): while there is room, everybody gets what they ask for; when there is not,
-whoever has least is served next, and whoever has most waits, is refused or gives way.
+All three are max-min fair between owners (analysts): while there is room, everybody gets what they
+ask for; when there is not, whoever has least is served next, and whoever has most waits, is refused
+or gives way.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ _Item = TypeVar("_Item")
 _Owner = TypeVar("_Owner", bound=Hashable)
 
 
-def fair_selection(sizes: Mapping[_Owner, Sequence[int]], room: int, most: int) -> dict[_Owner, int]:
-    """How many of each owner's items fit, first to last: at most `most` items that take at most `room` together.
+def fair_selection(
+    sizes: Mapping[_Owner, Sequence[int]], room: int, most: int
+) -> dict[_Owner, int]:
+    """How many of each owner's items fit, first to last: at most `most` items that take at most
+    `room` together.
 
-    The next item is given to whoever then has least, until it does not fit. So whoever asks for no more than an equal part of
-    the room gets all of it, however much the others want.
+    The next item is given to whoever then has least, until it does not fit. So whoever asks for no
+    more than an equal part of the room gets all of it, however much the others want.
 
     >>> fair_selection({"ann": [3, 3, 3, 3], "ben": [4]}, room=10, most=100)
     {'ann': 2, 'ben': 1}
@@ -58,19 +63,29 @@ def interleaved(items: Mapping[_Owner, Sequence[_Item]]) -> list[_Item]:
 
 
 class FairTurns:
-    """Work that is done a few at a time. Of those who wait, the one whose owner has the fewest turns now is next.
+    """Work that is done a few at a time. Of those who wait, the one whose owner has the fewest
+    turns now is next.
 
     For use in one event loop.
     """
 
-    def __init__(self, at_once: int, most_waiting: int, patience: float = 30.0, reason: str = "busy") -> None:
-        """At most `most_waiting` of one owner wait, and for at most `patience` seconds; `reason` is that of the refusal."""
-        self._at_once, self._most_waiting, self._patience, self._reason = at_once, most_waiting, patience, reason
+    def __init__(
+        self, at_once: int, most_waiting: int, patience: float = 30.0, reason: str = "busy"
+    ) -> None:
+        """At most `most_waiting` of one owner wait, and for at most `patience` seconds; `reason` is
+        that of the refusal."""
+        self._at_once, self._most_waiting, self._patience, self._reason = (
+            at_once,
+            most_waiting,
+            patience,
+            reason,
+        )
         self._running: Counter[str] = Counter()
         self._waiting: defaultdict[str, deque[asyncio.Future[None]]] = defaultdict(deque)
 
     async def enter(self, owner: str) -> None:
-        """Wait for a turn, which :meth:`leave` ends; raises :class:`RefusedError` (429) if the owner waits for too many."""
+        """Wait for a turn, which :meth:`leave` ends; raises :class:`RefusedError` (429) if the
+        owner waits for too many."""
         if self._running.total() < self._at_once and not self._waiting:
             self._running[owner] += 1
             return
@@ -95,7 +110,8 @@ class FairTurns:
         self._running[owner] -= 1
         self._running += Counter()  # without those that have none
         if self._waiting:
-            following = min(self._waiting, key=lambda each: self._running[each])  # of several, who was served longest ago
+            # of several, who was served longest ago
+            following = min(self._waiting, key=lambda each: self._running[each])
             turns = self._waiting.pop(following)
             turn = turns.popleft()
             if turns:
@@ -138,8 +154,9 @@ class HeldStream:
 class StreamLimits:
     """How many streams may be open: under one token, and together. For use in one event loop.
 
-    A stream is counted from the moment it is admitted. When there are as many as there may be, a newcomer takes the place of the
-    newest stream of whoever has most, if that leaves the newcomer no better off; its reader reconnects.
+    A stream is counted from the moment it is admitted. When there are as many as there may be, a
+    newcomer takes the place of the newest stream of whoever has most, if that leaves the newcomer
+    no better off; its reader reconnects.
     """
 
     def __init__(self, most: int, most_per_token: int, what: str) -> None:
@@ -151,11 +168,17 @@ class StreamLimits:
     def admit(self, token: str, owner: str) -> HeldStream:
         """Count one more stream; raises :class:`RefusedError` beyond the limits."""
         if self.by_token[token] >= self._most_per_token:
-            raise RefusedError("followers", 429, f"{self._most_per_token} {self._what} already follow under this token")
+            raise RefusedError(
+                "followers",
+                429,
+                f"{self._most_per_token} {self._what} already follow under this token",
+            )
         if len(self._open) >= self._most:
             largest, n = self._by_owner.most_common(1)[0]
             if n <= self._by_owner[owner] + 1:
-                raise RefusedError("followers", 503, f"{self._most} {self._what} already follow", retry_after=5)
+                raise RefusedError(
+                    "followers", 503, f"{self._most} {self._what} already follow", retry_after=5
+                )
             newest = next(each for each in reversed(self._open) if each.owner == largest)
             newest.gave_way = True
             self.release(newest)

@@ -1,4 +1,5 @@
-"""Faults by name: one word for each thing an operator can act on, the same in health, in the log and in metrics.
+"""Faults by name: one word for each thing an operator can act on, the same in health, in the log
+and in metrics.
 
 docs/runbook.md says for each name what it means, how soon it shows, and what to do.
 """
@@ -17,15 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import ResponseError, SettingsError
 from deniable.service.background import Background
-from deniable.service.database import free_bytes
+from deniable.service.files.database import free_bytes
 
 if TYPE_CHECKING:
     from deniable.service.metrics import Family
 
 __all__ = [
     "FAULTS",
-    "Fault",
     "FaultWatch",
+    "ServiceFault",
     "expiring",
     "fault_families",
     "health_document",
@@ -34,7 +35,9 @@ __all__ = [
 ]
 
 FAULTS = {
-    "backlog_full": "The proxy has reached its limit on waiting shares or message ids, and defers uploads.",
+    "backlog_full": (
+        "The proxy has reached its limit on waiting shares or message ids, and defers uploads."
+    ),
     "certificate": "A certificate is not trusted, or TLS fails.",
     "certificate_expiring": "A certificate ends within 14 days.",
     "damaged": "A file of the service's own is damaged.",
@@ -57,11 +60,15 @@ FAULTS = {
 SECONDS_BETWEEN_LOOKS = 1.0
 _EXPIRING = 14 * 86400
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_OF_REASONS = {"certificate": "certificate", "silent": "proxy_silent", "unreachable": "proxy_unreachable"}
+_OF_REASONS = {
+    "certificate": "certificate",
+    "silent": "proxy_silent",
+    "unreachable": "proxy_unreachable",
+}
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-class Fault(NamedTuple):
+class ServiceFault(NamedTuple):
     """Something that is wrong now."""
 
     name: str
@@ -83,7 +90,9 @@ def name_of_error(error: BaseException) -> str:
         name = "disk_full"
     elif isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        name = "disk_full" if code == sqlite3.SQLITE_FULL else "damaged" if code in _DAMAGED else name
+        name = (
+            "disk_full" if code == sqlite3.SQLITE_FULL else "damaged" if code in _DAMAGED else name
+        )
     elif isinstance(error, ResponseError):
         name = _OF_REASONS.get(error.reason, "token" if error.status in (401, 403) else name)
     elif isinstance(error, SettingsError):
@@ -91,25 +100,43 @@ def name_of_error(error: BaseException) -> str:
     return name
 
 
-def low_disk(path: Path, reserve: int, name: str = "disk_low", stops: bool = False) -> list[Fault]:
+def low_disk(
+    path: Path, reserve: int, name: str = "disk_low", stops: bool = False
+) -> list[ServiceFault]:
     """The fault of a disk with less free space than is reserved, if any."""
     if free_bytes(path) >= reserve:
         return []
-    return [Fault(name, str(path), f"less than {reserve >> 20:,} MiB are free on the disk of {path}", stops)]
+    return [
+        ServiceFault(
+            name,
+            str(path),
+            f"less than {reserve >> 20:,} MiB are free on the disk of {path}",
+            stops,
+        )
+    ]
 
 
-def expiring(subject: str, ends: float | None, now: float) -> list[Fault]:
+def expiring(subject: str, ends: float | None, now: float) -> list[ServiceFault]:
     """The fault of a certificate that expires soon, if any."""
     if ends is None or ends - now > _EXPIRING:
         return []
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ends))
-    return [Fault("certificate_expiring", subject, f"the certificate {'ended' if ends <= now else 'ends'} at {when}")]
+    return [
+        ServiceFault(
+            "certificate_expiring",
+            subject,
+            f"the certificate {'ended' if ends <= now else 'ends'} at {when}",
+        )
+    ]
 
 
-def health_document(faults: Sequence[Fault], **parts: Any) -> dict[str, Any]:
-    """The health page: `failed` if the service cannot work, `degraded` if anything else is wrong, and each fault."""
+def health_document(faults: Sequence[ServiceFault], **parts: Any) -> dict[str, Any]:
+    """The health page: `failed` if the service cannot work, `degraded` if anything else is wrong,
+    and each fault."""
     status = "failed" if any(each.stops for each in faults) else "degraded" if faults else "ok"
-    listed = [{"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults]
+    listed = [
+        {"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults
+    ]
     return {"status": status, **parts, "faults": listed}
 
 
@@ -119,15 +146,24 @@ def fault_families(watch: FaultWatch) -> list[Family]:
 
     now = Counter((each.name, each.subject) for each in watch.look())
     return [
-        gauge("fault", "1 for each thing that is wrong now, by name.", [({"fault": n, "subject": s}, 1) for n, s in now]),
-        counter("faults_total", "How often a fault began.", [({"fault": n}, k) for n, k in sorted(watch.begun.items())]),
+        gauge(
+            "fault",
+            "1 for each thing that is wrong now, by name.",
+            [({"fault": n, "subject": s}, 1) for n, s in now],
+        ),
+        counter(
+            "faults_total",
+            "How often a fault began.",
+            [({"fault": n}, k) for n, k in sorted(watch.begun.items())],
+        ),
     ]
 
 
 class FaultWatch:
-    """Checks once per second what is wrong, and logs each fault when it begins and when it is mended."""
+    """Checks once per second what is wrong, and logs each fault when it begins and when it is
+    mended."""
 
-    def __init__(self, look: Callable[[], Iterable[Fault]], logger: logging.Logger) -> None:
+    def __init__(self, look: Callable[[], Iterable[ServiceFault]], logger: logging.Logger) -> None:
         self.look, self._logger = look, logger
         self._known: dict[tuple[str, str], float] = {}
         self.begun: Counter[str] = Counter()
@@ -145,5 +181,8 @@ class FaultWatch:
                 self._logger.error("fault", extra={"fields": fields})
         for key in set(self._known) - set(found):
             lasted = round(now - self._known.pop(key))
-            self._logger.info("fault mended", extra={"fields": {"fault": key[0], "subject": key[1], "seconds": lasted}})
+            self._logger.info(
+                "fault mended",
+                extra={"fields": {"fault": key[0], "subject": key[1], "seconds": lasted}},
+            )
         return SECONDS_BETWEEN_LOOKS

@@ -1,4 +1,5 @@
-"""What `check` examines before a service starts: files, certificates, disks, ports, and whether other services are reachable."""
+"""What `check` examines before a service starts: files, certificates, disks, ports, and whether
+other services are reachable."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from deniable.errors import DeniableError, ParameterError, ResponseError
-from deniable.queries.keys import KeyRing
+from deniable.queries.signed.key_ring import KeyRing
 from deniable.queries.times import iso_time
 from deniable.service.certificates import read_certificate
-from deniable.service.database import free_bytes, storage_reason
-from deniable.service.http_reading import ask, bearer
-from deniable.service.limits import Tls
+from deniable.service.files.database import free_bytes, storage_reason
+from deniable.service.http.limits import Tls
+from deniable.service.http.reading import ask, bearer
 
 __all__ = ["SECONDS_TO_REACH", "Finding", "Inspection"]
 
@@ -33,7 +34,8 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something an operator should know: an error keeps the service from working, a warning does not."""
+    """Something an operator should know: an error keeps the service from working, a warning does
+    not."""
 
     level: Literal["error", "warning"]
     key: str
@@ -64,16 +66,17 @@ class Inspection:
         try:
             yield
         except ParameterError as error:
-            self.error(error.name, error.value, error.rule)
+            self.error(error.name, error.value, error.rule or error.message)
         except DeniableError as error:
             self.error(key, value, f"is not usable: {error}")
         except OSError as error:
             self.error(key, value, f"cannot be read: {error.strerror or error}")
 
-    # --- files -------------------------------------------------------------------------------------------------------
+    # --- files
 
     def folder(self, key: str, path: Path) -> None:
-        """Check that a folder, or the folder of a file, exists or can be created, is writable, and has space."""
+        """Check that a folder, or the folder of a file, exists or can be created, is writable, and
+        has space."""
         with self.looking_at(key, str(path)):
             at = next(each for each in (path, *path.absolute().parents) if each.exists())
             if not at.is_dir():
@@ -82,12 +85,22 @@ class Inspection:
                 with tempfile.TemporaryFile(dir=at) as trial:
                     trial.write(b"\0")
             except OSError as error:
-                raise ParameterError(key, str(path), f"cannot be written: {storage_reason(at, error)}") from None
+                raise ParameterError(
+                    key, str(path), f"cannot be written: {storage_reason(at, error)}"
+                ) from None
             free = free_bytes(at)
             if free < _TOO_LITTLE_DISK:
-                raise ParameterError(key, str(path), f"is on a full disk: {free >> 20} MiB are free, and 64 MiB must be")
+                raise ParameterError(
+                    key,
+                    str(path),
+                    f"is on a full disk: {free >> 20} MiB are free, and 64 MiB must be",
+                )
             if free < _LITTLE_DISK:
-                self.warn(key, str(path), f"has {free >> 20} MiB left on its disk; 1 GiB or more would be safe")
+                self.warn(
+                    key,
+                    str(path),
+                    f"has {free >> 20} MiB left on its disk; 1 GiB or more would be safe",
+                )
 
     def token_file(self, key: str, path: Path | None) -> str:
         """The token in a file; if there is none, records a finding and returns an empty string."""
@@ -107,51 +120,102 @@ class Inspection:
         """Check that a ring of analysts' keys has at least one that is valid now."""
         with self.looking_at(key, None if path is None else str(path)):
             if path is None:
-                self.warn(key, None, "is not set: queries of anyone who has an operator's token are relayed")
+                self.warn(
+                    key,
+                    None,
+                    "is not set: queries of anyone who has an operator's token are relayed",
+                )
                 return
             ring = KeyRing.load(path)
-            good = [each for each in ring if not each.revoked and each.valid_from <= self.now < each.valid_until]
+            good = [
+                each
+                for each in ring
+                if not each.revoked and each.valid_from <= self.now < each.valid_until
+            ]
             if not good:
-                self.warn(key, str(path), f"holds no key that is valid now, of {len(ring)}: no query will be taken")
+                self.warn(
+                    key,
+                    str(path),
+                    f"holds no key that is valid now, of {len(ring)}: no query will be taken",
+                )
 
-    # --- the network -------------------------------------------------------------------------------------------------
+    # --- the network
 
-    def endpoint(self, host: str, port: int, tls: Tls | None, url: str | None = None, running: bool = False) -> None:
-        """Check where the service is to listen, and its certificate; `url` is the address that others use for it.
+    def endpoint(
+        self, host: str, port: int, tls: Tls | None, url: str | None = None, running: bool = False
+    ) -> None:
+        """Check where the service is to listen, and its certificate; `url` is the address that
+        others use for it.
 
         If the service is already `running`, its port is expected to be in use.
         """
-        from deniable.service.hosting import Endpoint  # noqa: PLC0415 - needs uvicorn
+        from deniable.service.http.hosting import Endpoint  # noqa: PLC0415 - needs uvicorn
 
         if not running:
             with self.looking_at("port", port):
                 Endpoint(host, port, None).listen().close()
         if tls is None:
             if host not in _LOOPBACK:
-                self.warn("tls", None, f"is not set: tokens cross the network in clear, unless TLS ends in front of {host}")
+                self.warn(
+                    "tls",
+                    None,
+                    "is not set: tokens cross the network in clear, unless TLS ends in front of"
+                    f" {host}",
+                )
             return
         with self.looking_at("tls", str(tls.certificate)):
             facts = read_certificate(tls, self.now)
             if facts.until - self.now < _SOON:
-                self.warn("tls.certificate", str(tls.certificate), f"expires soon, at {iso_time(facts.until)}")
-            name = (urlsplit(url).hostname or url) if url else "" if host in (*_EVERYWHERE, *_LOOPBACK) else host
+                self.warn(
+                    "tls.certificate",
+                    str(tls.certificate),
+                    f"expires soon, at {iso_time(facts.until)}",
+                )
+            name = (
+                (urlsplit(url).hostname or url)
+                if url
+                else ""
+                if host in (*_EVERYWHERE, *_LOOPBACK)
+                else host
+            )
             if (name or not facts.names) and not any(_covers(each, name) for each in facts.names):
-                valid = f"it is valid for {', '.join(facts.names)}" if facts.names else "it names no host"
-                rule = f"must name {name or 'the host that clients connect to'}, or they refuse it; {valid}"
+                valid = (
+                    f"it is valid for {', '.join(facts.names)}"
+                    if facts.names
+                    else "it names no host"
+                )
+                rule = (
+                    f"must name {name or 'the host that clients connect to'}, or they refuse it;"
+                    f" {valid}"
+                )
                 self.error("tls.certificate", str(tls.certificate), rule)
             if tls.key.stat().st_mode & 0o077 and os.name == "posix":
-                self.warn("tls.key", str(tls.key), "can be read by other users; its mode should be 0600")
+                self.warn(
+                    "tls.key", str(tls.key), "can be read by other users; its mode should be 0600"
+                )
 
-    def reach(self, key: str, url: str, path: str, token: str = "", verify: Any = True) -> tuple[int, str]:
-        """The status and reason of another service's response; if there is none, records a finding and returns status 0."""
+    def reach(
+        self, key: str, url: str, path: str, token: str = "", verify: Any = True
+    ) -> tuple[int, str]:
+        """The status and reason of another service's response; if there is none, records a finding
+        and returns status 0."""
         import httpx  # noqa: PLC0415 - slow to import
 
         found = (0, "")
         with self.looking_at(key, url):
             try:
-                with httpx.Client(timeout=SECONDS_TO_REACH, verify=verify, trust_env=True) as client:
+                with httpx.Client(
+                    timeout=SECONDS_TO_REACH, verify=verify, trust_env=True
+                ) as client:
                     headers = bearer(token) if token else {}
-                    answer = ask(client, "GET", f"{url.rstrip('/')}{path}", _LARGEST_ANSWER, SECONDS_TO_REACH, headers=headers)
+                    answer = ask(
+                        client,
+                        "GET",
+                        f"{url.rstrip('/')}{path}",
+                        _LARGEST_ANSWER,
+                        SECONDS_TO_REACH,
+                        headers=headers,
+                    )
             except ResponseError as error:
                 raise ParameterError(key, url, error.detail) from None
             found = answer.status, answer.text[:200]

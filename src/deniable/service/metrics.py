@@ -1,4 +1,5 @@
-"""Counters and gauges for Prometheus, using `prometheus_client`. None is about a single person or message."""
+"""Counters and gauges for Prometheus, using `prometheus_client`. None is about a single person or
+message."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The public feed: every query version ever published, and every stop, in a hash-chained log that anyone may read.
+"""The public feed: every query version ever published, and every stop, in a hash-chained log that
+anyone may read.
 
-An aggregator and each of its proxies keep their own, so that none has to be trusted alone: what a device was asked must be in
-every feed, byte for byte (`deniable client verify`).
+An aggregator and each of its proxies keep their own, so that none has to be trusted alone: what a
+device was asked must be in every feed, byte for byte (`deniable client verify`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import ResponseError
 from deniable.queries.times import iso_time
-from deniable.service.chained_lines import ChainedLines, Head
-from deniable.service.http_reading import ask
+from deniable.service.files.chained_lines import ChainedLines, Head
+from deniable.service.http.reading import ask
 
 if TYPE_CHECKING:
     from deniable.queries.header import QueryHeader
-    from deniable.queries.signing import SignedQuery
+    from deniable.queries.signed.signing import SignedQuery
 
 __all__ = ["FEED_ADDRESS", "LARGEST_FEED_PAGE", "FeedPage", "QueryFeed", "read_feed"]
 
@@ -40,7 +41,9 @@ _MOST_READ = 1 << 28
 class QueryFeed:
     """The feed of one service, its only writer."""
 
-    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Callable[[], int] | None = None
+    ) -> None:
         self._lines = ChainedLines(path, clock)
         self._offsets: list[int] = []
         self._size = 0
@@ -62,7 +65,13 @@ class QueryFeed:
         faults = self._lines.verify().faults
         return f"{self._lines.path.name} does not verify: {faults[0]}" if faults else ""
 
-    def published(self, header: QueryHeader, signed: SignedQuery, when: int, epsilon: Mapping[str, float] | None = None) -> None:
+    def published(
+        self,
+        header: QueryHeader,
+        signed: SignedQuery,
+        when: int,
+        epsilon: Mapping[str, float] | None = None,
+    ) -> None:
         """Announce a version, unless it has already been announced."""
         if header.digest.hex() in self._announced:
             return
@@ -81,7 +90,14 @@ class QueryFeed:
         if header.digest.hex() in self._over:
             return
         reason = {"why": why} if why else {}
-        self._append({"event": WITHDRAWN if why else STOPPED, **_named(header), "when": iso_time(when), **reason})
+        self._append(
+            {
+                "event": WITHDRAWN if why else STOPPED,
+                **_named(header),
+                "when": iso_time(when),
+                **reason,
+            }
+        )
 
     def revoked(self, key_id: str) -> None:
         """Announce that a key was revoked."""
@@ -109,7 +125,8 @@ class QueryFeed:
                     self._over.add(fields.get("key") or fields.get("digest", ""))
 
     def page(self, after: int, limit: int) -> dict[str, Any]:
-        """The lines after line `after`, as in the file; `next` is the `after` of the next page, None at the end."""
+        """The lines after line `after`, as in the file; `next` is the `after` of the next page,
+        None at the end."""
         lines: list[str] = []
         n_bytes = 0
         last = min(len(self._offsets), after + min(max(1, limit), _MOST_LINES))
@@ -121,11 +138,20 @@ class QueryFeed:
                     n_bytes += len(line)
                     lines.append(line.decode(errors="replace").rstrip("\n"))
         following = after + len(lines)
-        return {"head": str(self.head), "lines": lines, "next": following if following < len(self._offsets) else None}
+        return {
+            "head": str(self.head),
+            "lines": lines,
+            "next": following if following < len(self._offsets) else None,
+        }
 
 
 def _named(header: QueryHeader) -> dict[str, Any]:
-    return {"query": header.id, "serial": header.serial, "analyst": header.analyst, "digest": header.digest.hex()}
+    return {
+        "query": header.id,
+        "serial": header.serial,
+        "analyst": header.analyst,
+        "digest": header.digest.hex(),
+    }
 
 
 class FeedPage(NamedTuple):
@@ -136,14 +162,17 @@ class FeedPage(NamedTuple):
 
 
 def read_feed(client: Any, address: str, after: int = 0) -> Iterator[FeedPage]:
-    """The pages of a service's feed after line `after`; nothing in them is trusted. `client` is an `httpx.Client`."""
+    """The pages of a service's feed after line `after`; nothing in them is trusted. `client` is an
+    `httpx.Client`."""
     n_bytes = 0
     position: int | None = after
     while position is not None:
         url = f"{address.rstrip('/')}{FEED_ADDRESS}?after={position}"
         answer = ask(client, "GET", url, 3 * LARGEST_FEED_PAGE)
         if answer.status != 200:
-            raise ResponseError(answer.status, "refused", f"GET {FEED_ADDRESS} was answered with {answer.status}")
+            raise ResponseError(
+                answer.status, "refused", f"GET {FEED_ADDRESS} was answered with {answer.status}"
+            )
         try:
             fields = json.loads(answer.content)
             lines = [str(line).encode() for line in fields["lines"]]
@@ -151,7 +180,9 @@ def read_feed(client: Any, address: str, after: int = 0) -> Iterator[FeedPage]:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ResponseError(answer.status, "unusable", "its feed is malformed") from None
         n_bytes += len(answer.content)
-        if n_bytes > _MOST_READ or (following is not None and (not isinstance(following, int) or following <= position)):
+        if n_bytes > _MOST_READ or (
+            following is not None and (not isinstance(following, int) or following <= position)
+        ):
             raise ResponseError(answer.status, "unusable", "its feed does not end")
         yield FeedPage(lines, head)
         position = following

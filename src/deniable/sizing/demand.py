@@ -1,9 +1,10 @@
-"""What a query demands of a system: messages, requests and bytes per second, on average and at the peak of an epoch.
+"""What a query demands of a system: messages, requests and bytes per second, on average and at the
+peak of an epoch.
 
-When devices send. A device wakes every `poll` seconds, each at its own moment. In its first round of an epoch it answers, and
-draws when to send: a second uniform in the `within` that follow, or in what is left of the epoch (docs/client.md). It sends in
-its next round after that. So all answers of an epoch come within about `within` seconds, however long the epoch is: that is the
-peak.
+When devices send. A device wakes every `poll` seconds, each at its own moment. In its first round
+of an epoch it answers, and draws when to send: a second uniform in the `within` that follow, or in
+what is left of the epoch (docs/client.md). It sends in its next round after that. So all answers of
+an epoch come within about `within` seconds, however long the epoch is: that is the peak.
 """
 
 from __future__ import annotations
@@ -15,28 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.counting.limits import EngineLimits
+from deniable.checks import whole
 from deniable.client.policy import Policy
 from deniable.errors import ParameterError
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.planning.precision import report_bytes
-from deniable.proxy.intake import ROWS_PER_BLOCK, Rules
+from deniable.proxy.intake.uploads import ROWS_PER_BLOCK, IntakeRules
 from deniable.queries.query import Query
-from deniable.queries.sizes import row_words, smallest_class
 from deniable.randomness import ONE
 from deniable.wire.blocks import block_bytes
 from deniable.wire.shares import record_bytes
+from deniable.wire.sizes import row_words, smallest_class
 
 __all__ = ["Demand"]
 
 _MOST_CLIENTS = 10**11
 _LONGEST_EPOCH = 31 * 86400
 _ID_WORDS = 2
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ParameterError(name, value, f"must be a whole number from {least} to {most}")
 
 
 @dataclass(frozen=True)
@@ -59,33 +55,44 @@ class Demand:
     cover: bool = False
     """Whether devices that are not sampled send as well."""
     poll: int = 60
-    """Seconds between two rounds of a device: each asks every proxy for queries (`deniable client run --every`)."""
+    """Seconds between two rounds of a device: each asks every proxy for queries (`deniable client
+    run --every`)."""
     within: int = Policy.upload_within
     """Seconds within which a device sends its answer (`upload_within` of its policy)."""
     collected: int = 1
     """Shares per upload: 1 if devices send for themselves, thousands with a collector."""
-    grace: int = Rules.grace
+    grace: int = IntakeRules.grace
     """How long proxies keep an epoch open after its end."""
-    retention: int = Rules.retention
+    retention: int = IntakeRules.retention
     """How long shares stay in the log."""
     history: int = EngineLimits.retention
     """How long panes and results are kept."""
 
     def __post_init__(self) -> None:
-        _whole("clients", self.clients, 1, _MOST_CLIENTS)
-        _whole("every", self.every, 1, _LONGEST_EPOCH)
-        _whole("proxies", self.proxies, 2, 16)
-        _whole("buckets", self.buckets, 1, 1 << 20)
-        _whole("most_rows", self.most_rows, 1, 1000)
-        _whole("poll", self.poll, 1, _LONGEST_EPOCH)
-        _whole("within", self.within, 0, _LONGEST_EPOCH)
-        _whole("collected", self.collected, 1, 1 << 20)
+        whole("clients", self.clients, 1, _MOST_CLIENTS)
+        whole("every", self.every, 1, _LONGEST_EPOCH)
+        whole("proxies", self.proxies, 2, 16)
+        whole("buckets", self.buckets, 1, 1 << 20)
+        whole("most_rows", self.most_rows, 1, 1000)
+        whole("poll", self.poll, 1, _LONGEST_EPOCH)
+        whole("within", self.within, 0, _LONGEST_EPOCH)
+        whole("collected", self.collected, 1, 1 << 20)
         for name in ("grace", "retention", "history"):
-            _whole(name, getattr(self, name), 0, 100 * _LONGEST_EPOCH)
-        if isinstance(self.sampling, bool) or not isinstance(self.sampling, int | float) or not 0 < self.sampling <= 1:
-            raise ParameterError("sampling", self.sampling, "must be a probability above 0 and at most 1")
+            whole(name, getattr(self, name), 0, 100 * _LONGEST_EPOCH)
+        if (
+            isinstance(self.sampling, bool)
+            or not isinstance(self.sampling, int | float)
+            or not 0 < self.sampling <= 1
+        ):
+            raise ParameterError(
+                "sampling", self.sampling, "must be a probability above 0 and at most 1"
+            )
         if self.poll > self.every:
-            raise ParameterError("poll", self.poll, f"must not exceed every = {self.every}: a device would miss epochs")
+            raise ParameterError(
+                "poll",
+                self.poll,
+                f"must not exceed every = {self.every}: a device would miss epochs",
+            )
         record_bytes(self.size_class)
 
     @classmethod
@@ -94,7 +101,10 @@ class Demand:
         return cls(
             clients=clients,
             every=query.schedule.every,
-            sampling=max((query.sampling_of(i) / ONE for i in range(len(query.strata))), default=query.sampling),
+            sampling=max(
+                (query.sampling_of(i) / ONE for i in range(len(query.strata))),
+                default=query.sampling,
+            ),
             proxies=len(query.proxies),
             size_class=query.size_class or 0,
             buckets=len(query.labels),
@@ -106,9 +116,14 @@ class Demand:
     @classmethod
     def of_mechanism(cls, mechanism: Mechanism, clients: int, **others: Any) -> Demand:
         """The demand of a mechanism's reports, in the smallest size class that fits."""
-        return cls(clients, size_class=smallest_class(report_bytes(mechanism)), buckets=len(mechanism.labels), **others)
+        return cls(
+            clients,
+            size_class=smallest_class(mechanism.report_bytes),
+            buckets=len(mechanism.labels),
+            **others,
+        )
 
-    # --- messages ---------------------------------------------------------------------------------------------------
+    # --- messages
 
     @property
     def senders(self) -> float:
@@ -138,7 +153,8 @@ class Demand:
 
     @property
     def peak(self) -> float:
-        """Shares per second at each proxy, in the busiest second; those of neighbouring epochs come together."""
+        """Shares per second at each proxy, in the busiest second; those of neighbouring epochs come
+        together."""
         folded = np.zeros(self.every)
         np.add.at(folded, np.arange(len(self.profile)) % self.every, self.profile)
         return float(self.messages * folded.max())
@@ -153,7 +169,7 @@ class Demand:
         """How many shares one request brings: a device sends all of its messages at once."""
         return max(self.collected, self.most_rows)
 
-    # --- bytes ------------------------------------------------------------------------------------------------------
+    # --- bytes
 
     @property
     def share_bytes(self) -> int:
@@ -161,8 +177,9 @@ class Demand:
         return record_bytes(self.size_class)
 
     def row_bytes(self, rate: float, partitions: int = 1) -> float:
-        """Bytes of a share in the log of a proxy process with this many per second, including its part of a block's header."""
-        flushed = min(Rules.threshold, rate * Rules.deadline)
+        """Bytes of a share in the log of a proxy process with this many per second, including its
+        part of a block's header."""
+        flushed = min(IntakeRules.threshold, rate * IntakeRules.deadline)
         rows = max(1, int(min(flushed / partitions, ROWS_PER_BLOCK)))
         return block_bytes(self.size_class, rows) / rows
 
@@ -173,13 +190,15 @@ class Demand:
 
     @property
     def joined_bytes(self) -> float:
-        """Bytes of the ids of joined messages of open epochs, which the aggregator keeps in memory and state."""
+        """Bytes of the ids of joined messages of open epochs, which the aggregator keeps in memory
+        and state."""
         return self.open_messages * 8 * _ID_WORDS
 
     @property
     def waiting_shares(self) -> float:
-        """Shares of one proxy that wait at the aggregator for those of the others: proxies flush at different moments."""
-        return self.peak * Rules.deadline
+        """Shares of one proxy that wait at the aggregator for those of the others: proxies flush at
+        different moments."""
+        return self.peak * IntakeRules.deadline
 
     @property
     def waiting_bytes(self) -> float:

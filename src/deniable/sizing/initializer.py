@@ -1,7 +1,9 @@
-"""The initializer: from a query's budgets to its sampling and coins, or to the nearest budgets that can be met.
+"""The initializer: from a query's budgets to its sampling and coins, or to the nearest budgets that
+can be met.
 
-Every budget bounds the sampling from above, for given coins; the target error bounds it from below. So the plan is that of the
-controller (:mod:`deniable.planning.feedback`) with one more bound for each of the coins:
+Every budget bounds the sampling from above, for given coins; the target error bounds it from below.
+So the plan is that of the controller (:mod:`deniable.planning.feedback`) with one more bound for
+each of the coins:
 
     sampled epsilon c          s <= (e^c - 1) / (E - 1)
     zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
@@ -23,13 +25,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import InfeasiblePlanError, PlanError
-from deniable.planning.feedback import Coins, Limits, Outlook, Setting, best_setting, expected_error, lasting_rate
+from deniable.numerics import boundaries, boundary
+from deniable.planning.feedback import (
+    Coins,
+    Limits,
+    Outlook,
+    Setting,
+    best_setting,
+    expected_error,
+    lasting_rate,
+)
 from deniable.queries.lasting import worst_releases
-from deniable.queries.query import DEFAULT_STEP, Query
+from deniable.queries.query import Query
+from deniable.queries.recipe import DEFAULT_STEP
 from deniable.sizing.demand import Demand
-from deniable.sizing.figures import Figures, Prices
+from deniable.sizing.figures import Prices, SizingFigures
 from deniable.sizing.queueing import Stations, simulate
-from deniable.sizing.supply import Sizing, size
+from deniable.sizing.result import Sizing
+from deniable.sizing.supply import size
 
 __all__ = ["STEPS", "Assessment", "Costs", "assess", "drafted", "initialize"]
 
@@ -41,7 +54,8 @@ _Floats = NDArray[np.float64]
 _DAY = 86_400
 _STEPS = 24
 _SPARE = 0.95
-"""A plan aims at this fraction of the target, so that chance does not exceed it in every other window."""
+"""A plan aims at this fraction of the target, so that chance does not exceed it in every other
+window."""
 _P, _Q = (0.02, 0.98), (0.05, 0.95)
 _LARGEST = 20.0
 """The largest local epsilon that is planned without a budget."""
@@ -52,7 +66,7 @@ class Costs:
     """What it takes to run a query: people, the figures that were measured, and prices."""
 
     people: int
-    figures: Figures = field(default_factory=Figures)
+    figures: SizingFigures = field(default_factory=SizingFigures)
     prices: Prices = field(default_factory=Prices)
     participation: float = 1.0
     """The fraction of people whose devices are switched on in an epoch."""
@@ -60,7 +74,11 @@ class Costs:
     def sizing(self, query: Query, sampling: float) -> Sizing:
         """The result of `deniable size` for the query at this sampling."""
         demand = Demand.of_query(query, self.people)
-        return size(replace(demand, sampling=sampling, poll=min(demand.poll, demand.every)), self.figures, self.prices)
+        return size(
+            replace(demand, sampling=sampling, poll=min(demand.poll, demand.every)),
+            self.figures,
+            self.prices,
+        )
 
     def peak(self, query: Query) -> float:
         """Answers per second at the peak of an epoch, if everybody answers."""
@@ -80,7 +98,8 @@ class Costs:
 
 @dataclass(frozen=True)
 class Assessment:
-    """One budget of a query: what was set, what the parameters cost, and whether that is within it."""
+    """One budget of a query: what was set, what the parameters cost, and whether that is within
+    it."""
 
     name: str
     budget: float
@@ -93,7 +112,10 @@ class Assessment:
 
     def words(self) -> str:
         """In a few words."""
-        return f"{self.name}: {_number(self.reached)} of {_number(self.budget)}{'' if self.met else ', too much'}"
+        return (
+            f"{self.name}: {_number(self.reached)} of"
+            f" {_number(self.budget)}{'' if self.met else ', too much'}"
+        )
 
 
 def _number(value: float) -> str:
@@ -101,23 +123,40 @@ def _number(value: float) -> str:
 
 
 def _outlook(query: Query, costs: Costs) -> Outlook:
-    epochs = 1 if query.memoize else query.schedule.window // query.schedule.every
+    epochs: float = 1 if query.memoize else query.schedule.window // query.schedule.every
+    if query.once:  # everyone answers in one of the epochs, as many in each as in any other
+        epochs = min(1.0, epochs / query.schedule.n_epochs)
     people = costs.people * costs.participation
     at = query.budget.proportion
-    reached = 0.0 if query.population is None or query.rows == "several" else min(1.0, people / query.population)
-    return Outlook(people * epochs * (query.most_rows if query.rows == "several" else 1), None if at is None else [at], reached)
+    reached = (
+        0.0
+        if query.population is None or query.rows == "several"
+        else min(1.0, people / query.population)
+    )
+    return Outlook(
+        people * epochs * (query.most_rows if query.rows == "several" else 1),
+        None if at is None else [at],
+        reached,
+    )
 
 
 def assess(query: Query, costs: Costs) -> list[Assessment]:
     """Each budget that a query sets, beside what its parameters cost.
 
-    Sampled and zero-knowledge losses are those of the worst that a controller may choose, in a crowd of the people there are.
+    Sampled and zero-knowledge losses are those of the worst that a controller may choose, in a
+    crowd of the people there are.
     """
-    budget, sampling = query.budget, max(query.sampling_of(i) for i in range(max(1, len(query.strata)))) / 2**64
+    budget, sampling = (
+        query.budget,
+        max(query.sampling_of(i) for i in range(max(1, len(query.strata)))) / 2**64,
+    )
     worst = worst_releases(query)
     crowd = min(query.crowd, max(1, int(costs.people * costs.participation)))
-    own = query.releases  # devices enforce the local budgets themselves, whatever a controller chooses
-    expected = own.life.epsilon if query.memoize else sampling * own.local.epsilon * query.schedule.n_epochs
+    # devices enforce the local budgets themselves, whatever a controller chooses
+    own = query.releases
+    expected = (
+        own.life.epsilon if query.memoize else sampling * own.local.epsilon * query.answered_epochs
+    )
     support = query.mechanism.support()
     figures: dict[str, Callable[[], float]] = {
         "epsilon": lambda: expected,
@@ -131,15 +170,22 @@ def assess(query: Query, costs: Costs) -> list[Assessment]:
         "latency": lambda: costs.latency(query, sampling),
         "money_per_month": lambda: costs.sizing(query, sampling).cost["all"],
     }
-    found = [Assessment(name, float(limit), reached()) for name, reached in figures.items() if (limit := getattr(budget, name))]
+    found = [
+        Assessment(name, float(limit), reached())
+        for name, reached in figures.items()
+        if (limit := getattr(budget, name))
+    ]
     if budget.wish is not None and support is not None:
-        error = expected_error(float(support[0][-1]), float(support[1][-1]), sampling, _outlook(query, costs))
+        error = expected_error(
+            float(support[0][-1]), float(support[1][-1]), sampling, _outlook(query, costs)
+        )
         found.append(Assessment("error", budget.wish, error))
     return found
 
 
 def _most_sampling(query: Query, costs: Costs) -> float:
-    """The sampling up to which capacity, bytes, latency and money are kept, whatever the coins are; 0 if none does."""
+    """The sampling up to which capacity, bytes, latency and money are kept, whatever the coins are;
+    0 if none does."""
     budget, most = query.budget, 1.0
     if budget.answers_per_second is not None:
         most = min(most, budget.answers_per_second / costs.peak(query))
@@ -148,31 +194,34 @@ def _most_sampling(query: Query, costs: Costs) -> float:
     if budget.latency is not None:
         most = _kept(lambda sampling: costs.latency(query, sampling), budget.latency, most)
     if budget.money_per_month is not None:
-        most = _kept(lambda sampling: costs.sizing(query, sampling).cost["all"], budget.money_per_month, most)
+        most = _kept(
+            lambda sampling: costs.sizing(query, sampling).cost["all"], budget.money_per_month, most
+        )
     return most
 
 
 def _kept(reached: Callable[[float], float], limit: float, most: float) -> float:
-    """The largest sampling up to `most` at which a growing figure is within its limit; 0 if it is nowhere."""
+    """The largest sampling up to `most` at which a growing figure is within its limit; 0 if it is
+    nowhere."""
     if reached(most) <= limit:
         return most
-    low = 0.0
-    for _ in range(_STEPS):
-        middle = (low + most) / 2
-        if middle > 0 and reached(middle) <= limit:
-            low = middle
-        else:
-            most = middle
-    return low
+    return boundary(
+        lambda sampling: sampling == 0 or reached(sampling) <= limit,
+        most,
+        0.0,
+        tolerance=most / 2**_STEPS,
+    )
 
 
 def _caps(query: Query, one: _Floats, permanent: _Floats) -> _Floats:
-    """For each of the coins the largest sampling that the budgets on sampled and zero-knowledge epsilon allow.
+    """For each of the coins the largest sampling that the budgets on sampled and zero-knowledge
+    epsilon allow.
 
-    `one` is the loss of one epoch's answer. Over a life, fresh answers share a budget equally; permanent ones, of which each
-    loses `permanent`, are given away by any epoch in which a device is heard.
+    `one` is the loss of one epoch's answer. Over a life, fresh answers share a budget equally;
+    permanent ones, of which each loses `permanent`, are given away by any epoch in which a device
+    is heard.
     """
-    budget, epochs = query.budget, query.schedule.n_epochs
+    budget, epochs = query.budget, query.answered_epochs
     caps = np.ones_like(one)
     for an_answer, life, largest in (
         (budget.sampled_per_answer, budget.sampled, _most_sampled),
@@ -184,7 +233,9 @@ def _caps(query: Query, one: _Floats, permanent: _Floats) -> _Floats:
             caps = np.minimum(caps, largest(one, life / epochs))
         elif life is not None:
             heard = np.minimum(largest(permanent * query.distinct, life), 1.0)
-            ever = np.where(heard < 1, -np.expm1(np.log1p(-np.minimum(heard, 1 - 1e-16)) / epochs), 1.0)
+            ever = np.where(
+                heard < 1, -np.expm1(np.log1p(-np.minimum(heard, 1 - 1e-16)) / epochs), 1.0
+            )
             caps = np.minimum(caps, ever * (1 - 1e-9))
     return caps
 
@@ -194,19 +245,20 @@ def _most_sampled(epsilon: _Floats, ceiling: float) -> _Floats:
 
 
 def _most_zero_knowledge(epsilon: _Floats, ceiling: float) -> _Floats:
-    low, high = np.zeros_like(epsilon), np.ones_like(epsilon) * (1 - 1e-12)
-    for _ in range(50):
-        middle = (low + high) / 2
-        kept = middle * (2 - middle) / (1 - middle) * np.exp(epsilon) + 1 - middle <= math.exp(ceiling)
-        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
-    return low
+    def kept(sampling: _Floats) -> NDArray[np.bool_]:
+        growth = sampling * (2 - sampling) / (1 - sampling) * np.exp(epsilon) + 1 - sampling
+        return np.asarray(growth <= math.exp(ceiling))
+
+    return boundaries(kept, np.full_like(epsilon, 1 - 1e-12), np.zeros_like(epsilon), 50)
 
 
 def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) -> Query:
-    """The query with the sampling and the two coins that its budgets ask for; `query.mechanism` and `sampling` are ignored.
+    """The query with the sampling and the two coins that its budgets ask for; `query.mechanism` and
+    `sampling` are ignored.
 
-    With `steps`, also with the first of these instantaneous steps that meets the target, if the query is memoized. Raises
-    :class:`InfeasiblePlanError` with the nearest achievable error, if the target is infeasible.
+    With `steps`, also with the first of these instantaneous steps that meets the target, if the
+    query is memoized. Raises :class:`InfeasiblePlanError` with the nearest achievable error, if the
+    target is infeasible.
     """
     choices = [query.instantaneous] if steps is None or not query.memoize else list(steps)
     for step in choices[:-1]:
@@ -218,62 +270,116 @@ def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) 
 
 
 def _initialized(query: Query, costs: Costs, step: Step) -> Query:
-    budget, envelope = query.budget, query.envelope
-    wish = budget.wish
+    wish = query.budget.wish
     if wish is None:
-        raise PlanError("budget.error or budget.relative_error must be given: a plan needs a target error")
-    ranges = (_P, _Q, (1e-9, 1.0)) if envelope is None else (envelope.p or _P, envelope.q or _Q, envelope.sampling)
+        raise PlanError(
+            "budget.error or budget.relative_error must be given: a plan needs a target error"
+        )
+    setting, error = best_setting(
+        _limits(query, costs, step), _outlook(query, costs), _SPARE * wish
+    )
+    if error > wish * (1 + 1e-9):
+        raise _out_of_reach(query, costs, wish, error)
+    planned = _with(query, setting, step)
+    _check_crowd(planned, costs)
+    return planned
+
+
+def _limits(query: Query, costs: Costs, step: Step) -> Limits:
+    """The coins and the samplings that the envelope and the budgets leave."""
+    envelope = query.envelope
+    p, q, (low, high) = (
+        (_P, _Q, (1e-9, 1.0))
+        if envelope is None
+        else (envelope.p or _P, envelope.q or _Q, envelope.sampling)
+    )
     rows = query.most_rows * query.ones
-    first = Coins.two(ranges[0], ranges[1], rows)
+    first = Coins.two(p, q, rows)
     permanent, coins = first.epsilon, first.through(step, rows)
-    each = [budget.epsilon_per_answer, None if envelope is None else envelope.epsilon_per_answer, _LARGEST]
-    if budget.epsilon is not None and not query.memoize:
-        each.append(budget.epsilon)
-    life = budget.epsilon / query.distinct if query.memoize and budget.epsilon is not None else _LARGEST
-    fits = (coins.epsilon <= min(x for x in each if x) * (1 - 1e-9)) & (permanent <= life * (1 - 1e-9))
+    per_answer, life = _epsilon_ceilings(query)
+    fits = (coins.epsilon <= per_answer * (1 - 1e-9)) & (permanent <= life * (1 - 1e-9))
     if not fits.any():
         raise InfeasiblePlanError("no coins inside the envelope are within the budgets", {})
-    low, high = ranges[2]
-    caps = np.minimum(np.minimum(_caps(query, coins.epsilon, permanent), _most_sampling(query, costs)), high)
-    if budget.epsilon is not None and not query.memoize:
-        epochs = query.schedule.n_epochs
-        rate = np.array([lasting_rate(budget.epsilon, epochs, loss) for loss in coins.epsilon.tolist()])
+    caps = np.minimum(
+        np.minimum(_caps(query, coins.epsilon, permanent), _most_sampling(query, costs)), high
+    )
+    if query.budget.epsilon is not None and not query.memoize:
+        total, epochs = query.budget.epsilon, query.answered_epochs
+        rate = np.array([lasting_rate(total, epochs, loss) for loss in coins.epsilon.tolist()])
         caps = np.minimum(caps, rate / coins.epsilon)
     kept = np.flatnonzero(fits & (caps >= low))
     if not kept.size:
         raise InfeasiblePlanError("no sampling inside the envelope is within the budgets", {})
-    chosen = Coins([coins.parameters[i] for i in kept.tolist()], coins.a[kept], coins.b[kept], coins.epsilon[kept])
-    limits = Limits((low, high), chosen, query.minimum_cohort, caps=caps[kept])
-    outlook = _outlook(query, costs)
-    setting, error = best_setting(limits, outlook, _SPARE * wish)
-    if error > wish * (1 + 1e-9):
-        what, whole = ("error", 1.0) if budget.relative_error is None else ("relative_error", budget.proportion or 1.0)
-        eased = math.ceil(error / whole * 1e4) / 1e4
-        raise InfeasiblePlanError(
-            f"{costs.people:,} people and these budgets give ± {100 * error:.3g} points at best,"
-            f" but ± {100 * wish:.3g} is requested",
-            {f"budget.{what}": eased},
-        )
-    planned = _with(query, setting, step)
+    chosen = Coins(
+        [coins.parameters[i] for i in kept.tolist()],
+        coins.a[kept],
+        coins.b[kept],
+        coins.epsilon[kept],
+    )
+    return Limits((low, high), chosen, query.minimum_cohort, caps=caps[kept])
+
+
+def _epsilon_ceilings(query: Query) -> tuple[float, float]:
+    """The most that one answer may cost, and that one permanent answer may."""
+    budget, envelope = query.budget, query.envelope
+    each = [
+        budget.epsilon_per_answer,
+        None if envelope is None else envelope.epsilon_per_answer,
+        _LARGEST,
+    ]
+    if budget.epsilon is None:
+        life = _LARGEST
+    elif query.memoize:
+        life = budget.epsilon / query.distinct
+    else:
+        life = _LARGEST
+        each.append(budget.epsilon)
+    return min(ceiling for ceiling in each if ceiling), life
+
+
+def _out_of_reach(query: Query, costs: Costs, wish: float, error: float) -> InfeasiblePlanError:
+    budget = query.budget
+    what, whole = (
+        ("error", 1.0)
+        if budget.relative_error is None
+        else ("relative_error", budget.proportion or 1.0)
+    )
+    return InfeasiblePlanError(
+        f"{costs.people:,} people and these budgets give ± {100 * error:.3g} points at best, but ±"
+        f" {100 * wish:.3g} is requested",
+        {f"budget.{what}": math.ceil(error / whole * 1e4) / 1e4},
+    )
+
+
+def _check_crowd(planned: Query, costs: Costs) -> None:
+    """Refuse a plan whose crowd is too small for the sampled epsilon that the formula for large
+    crowds promises."""
     for found in assess(planned, costs):
         if found.name.startswith("sampled") and not found.met:
-            crowd = min(query.crowd, costs.people)
+            crowd = min(planned.crowd, costs.people)
             problem = f"{crowd:,} people hide an answer less than the formula for large crowds says"
-            raise InfeasiblePlanError(f"{problem}: {found.words()}", {f"budget.{found.name}": found.reached})
-    return planned
+            raise InfeasiblePlanError(
+                f"{problem}: {found.words()}", {f"budget.{found.name}": found.reached}
+            )
 
 
 def _with(query: Query, setting: Setting, step: Step) -> Query:
     strata = [replace(stratum, sampling=None) for stratum in query.strata]
     mechanism = {"name": "TwoCoin", **setting.coins}
-    return replace(query, sampling=setting.sampling, mechanism=mechanism, strata=strata, instantaneous=step)
+    return replace(
+        query, sampling=setting.sampling, mechanism=mechanism, strata=strata, instantaneous=step
+    )
 
 
 def drafted(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree of a query file in which parameters are missing, with some that break no rule in their places: to be planned."""
+    """The tree of a query file in which parameters are missing, with some that break no rule in
+    their places: to be planned."""
     envelope = tree.get("envelope")
     ranges = envelope if isinstance(envelope, Mapping) else {}
-    p, q, sampling = (_first(ranges.get(name), default) for name, default in (("p", _P[0]), ("q", 0.5), ("sampling", 1.0)))
+    p, q, sampling = (
+        _first(ranges.get(name), default)
+        for name, default in (("p", _P[0]), ("q", 0.5), ("sampling", 1.0))
+    )
     return {**tree, "sampling": sampling, "mechanism": {"name": "TwoCoin", "p": p, "q": q}}
 
 

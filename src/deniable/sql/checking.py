@@ -1,8 +1,10 @@
-"""What a device would say about an analyst's SQL, before any receives it: the same rules, on empty tables with the names it uses.
+"""What a device would say about an analyst's SQL, before any receives it: the same rules, on empty
+tables with the names it uses.
 
-SQLite's compiler can be made to double its work with every few characters, so it never runs in a process that has something else
-to do. Each text is compiled in a process of its own, which can open nothing (:mod:`deniable.sql.confinement`) and has a limit of
-memory and of processor time. The clock on the wall decides nothing: a busy machine changes no verdict.
+SQLite's compiler can be made to double its work with every few characters, so it never runs in a
+process that has something else to do. Each text is compiled in a process of its own, which can open
+nothing (:mod:`deniable.sql.confinement`) and has a limit of memory and of processor time. The clock
+on the wall decides nothing: a busy machine changes no verdict.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ _MEMORY = 32 << 20
 _SECONDS = 1.0
 """Memory and processor time, as a device allows by default."""
 _PATIENCE = 60.0
-"""Seconds by the clock after which a process that never got its processor time is ended, without a verdict."""
+"""Seconds by the clock after which a process that never got its processor time is ended, without a
+verdict."""
 _LARGEST_VERDICT = 1 << 20
-_KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")  # what an interpreter may need in order to start
-# The package's own __init__ would load everything: empty packages stand in, so only the named modules are loaded.
+# what an interpreter may need in order to start
+_KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+# The package's own __init__ would load everything: empty packages stand in, so only the named
+# modules are loaded.
 _BOOT = """
 import sys, types
 for name, path in zip(("deniable", "deniable.sql"), sys.argv[1:]):
@@ -43,7 +48,8 @@ _TOO_LONG = "the query takes too long to compile: its parts refer to each other 
 
 
 class SqlVerdict(NamedTuple):
-    """Why devices refuse the SQL (empty if they do not), how many columns it returns, and which names it needs to be shared."""
+    """Why devices refuse the SQL (empty if they do not), how many columns it returns, and which
+    names it needs to be shared."""
 
     problem: str
     n_columns: int | None
@@ -57,7 +63,8 @@ class SqlVerdict(NamedTuple):
 
 
 def check_sql(sql: str) -> SqlVerdict:
-    """The verdict of devices that share everything the SQL names. It is compiled in a confined process, and never run.
+    """The verdict of devices that share everything the SQL names. It is compiled in a confined
+    process, and never run.
 
     Raises :class:`~deniable.errors.SandboxError` if that process gave no verdict.
 
@@ -66,7 +73,9 @@ def check_sql(sql: str) -> SqlVerdict:
     >>> check_sql("SELECT random() FROM trips").problem
     'the function random is not on the list of allowed functions'
     """
-    code, said = _compiled(json.dumps({"sql": sql, "memory": _MEMORY, "seconds": _SECONDS}).encode())
+    code, said = _compiled(
+        json.dumps({"sql": sql, "memory": _MEMORY, "seconds": _SECONDS}).encode()
+    )
     if code in _LATE:
         return SqlVerdict(_TOO_LONG, None, {})
     try:
@@ -74,7 +83,9 @@ def check_sql(sql: str) -> SqlVerdict:
         problem, n_columns = str(found["problem"]), found["n_columns"]
         names = {str(table): tuple(map(str, columns)) for table, columns in found["tables"]}
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise SandboxError(f"the process that compiles the SQL gave no verdict (code {code})") from None
+        raise SandboxError(
+            f"the process that compiles the SQL gave no verdict (code {code})"
+        ) from None
     return SqlVerdict(problem, n_columns if isinstance(n_columns, int) else None, names)
 
 
@@ -88,7 +99,9 @@ def _compiled(request: bytes) -> tuple[int, bytes]:
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, cwd=os.sep
         )
     except OSError as error:
-        raise SandboxError(f"the process that compiles the SQL cannot be started: {error.strerror}") from None
+        raise SandboxError(
+            f"the process that compiles the SQL cannot be started: {error.strerror}"
+        ) from None
     assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101 - both are pipes
     impatience = threading.Timer(_PATIENCE, process.kill)
     impatience.start()

@@ -1,7 +1,8 @@
-"""What runs in the process that compiles one text of SQL: it confines itself, compiles, and says what it found.
+"""What runs in the process that compiles one text of SQL: it confines itself, compiles, and says
+what it found.
 
-The request comes in as JSON, the verdict goes out as JSON, and the process ends. It is loaded in a bare interpreter, and
-imports nothing from this package but the rules and the walls.
+The request comes in as JSON, the verdict goes out as JSON, and the process ends. It is loaded in a
+bare interpreter, and imports nothing from this package but the rules and the walls.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ __all__ = ["main", "verdict"]
 
 _MOST_NAMES = 64
 _NO_DEADLINE = 3_600.0
-"""Seconds by the clock, which must decide nothing here: the timer counts the process's own processor time."""
+"""Seconds by the clock, which must decide nothing here: the timer counts the process's own
+processor time."""
 _MISSING = re.compile(r"no such (table|column): (.+?)(?: - .*)?$", re.DOTALL)
 
 
@@ -28,7 +30,8 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     memory, seconds = request["memory"], request["seconds"]
     with_limit = sqlite3.connect(":memory:")
-    with_limit.execute(f"PRAGMA hard_heap_limit={memory}").close()  # for the whole process, for good
+    # for the whole process, for good
+    with_limit.execute(f"PRAGMA hard_heap_limit={memory}").close()
     with_limit.close()
     confinement.confine(2 * memory, int(seconds) + 2)
     if sys.platform != "win32":
@@ -38,25 +41,30 @@ def main() -> None:
 
 
 def verdict(sql: str, memory: int) -> dict[str, Any]:
-    """Why devices that share everything the SQL names refuse it; its number of columns, and the names."""
+    """Why devices that share everything the SQL names refuse it; its number of columns, and the
+    names."""
     shape: dict[str, dict[str, None]] = {}
     problem, n_columns = "", None
     try:
         guard.check_text(sql)
         _find_names(sql, shape, memory)
         copy = guard.GrantedCopy(
-            tuple((table, tuple((column, "BLOB") for column in columns or ("x",))) for table, columns in shape.items())
+            tuple(
+                (table, tuple((column, "BLOB") for column in columns or ("x",)))
+                for table, columns in shape.items()
+            )
         )
         copy.seal()
         n_columns = copy.compile(sql, memory, _NO_DEADLINE)
-    except guard.RefusedError as refused:
+    except guard.DisallowedSqlError as refused:
         problem = refused.detail
     tables = [(table, list(columns)) for table, columns in shape.items()]
     return {"problem": problem, "n_columns": n_columns, "tables": tables}
 
 
 def _find_names(sql: str, shape: dict[str, dict[str, None]], memory: int) -> None:
-    """Add the tables and columns that the SQL names, from what SQLite reports as missing when it explains it."""
+    """Add the tables and columns that the SQL names, from what SQLite reports as missing when it
+    explains it."""
     for _ in range(_MOST_NAMES):
         database = sqlite3.connect(":memory:")
         try:
@@ -66,7 +74,7 @@ def _find_names(sql: str, shape: dict[str, dict[str, None]], memory: int) -> Non
             database.execute("EXPLAIN " + sql).close()
             return
         except MemoryError:
-            raise guard.RefusedError("memory", guard.too_much(memory)) from None
+            raise guard.DisallowedSqlError("memory", guard.too_much(memory)) from None
         except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
             missing = _MISSING.match(str(error))
             if missing is None or not _add(shape, missing[1], missing[2]):
@@ -78,12 +86,14 @@ def _find_names(sql: str, shape: dict[str, dict[str, None]], memory: int) -> Non
 def _add(shape: dict[str, dict[str, None]], kind: str, name: str) -> bool:
     """Add a missing name to the shape; False if that cannot help."""
     if kind == "table":
-        if name in shape or "." in name or name.lower().startswith("sqlite_"):  # no owner's table can have such a name
+        # no owner's table can have such a name
+        if name in shape or "." in name or name.lower().startswith("sqlite_"):
             return False
         shape[name] = {}
         return True
     qualifier, _, column = name.rpartition(".")
-    # A name without its table is added to the first that lacks it: in all of them it would be ambiguous.
+    # A name without its table is added to the first that lacks it: in all of them it would be
+    # ambiguous.
     places = [columns for columns in shape.values() if column not in columns]
     if not places:
         return False

@@ -1,17 +1,20 @@
-"""The database that an analyst's SQL runs on: an in-memory copy of what the owner shares, and nothing else.
+"""The database that an analyst's SQL runs on: an in-memory copy of what the owner shares, and
+nothing else.
 
-It imports nothing from this package and runs in its own process (`sandbox_main.py`), which is given the names of the shared
-tables and columns, the affinity of each column, and the cells. So there is nothing else to read there, whatever the text of a
-query says: no other table or column, no row number, index, default or type of the vault. Rows are sorted by their own cells,
-which reveals nothing about their order in the vault.
+It imports nothing from this package and runs in its own process (`worker.py`), which is given
+the names of the shared tables and columns, the affinity of each column, and the cells. So there is
+nothing else to read there, whatever the text of a query says: no other table or column, no row
+number, index, default or type of the vault. Rows are sorted by their own cells, which reveals
+nothing about their order in the vault.
 
 Further protections limit what a query may *do*:
 
 * the authorizer allows SELECT, shared columns and a list of functions; everything else is denied;
 * the limits bound what one statement, one cell and one instruction of SQLite's machine can grow to;
-* the progress handler, called every few hundred instructions, ends what passes the deadline; a timer of the kernel ends what
-  passes it inside one instruction, or before the first (`sandbox_main.py`). Both count this process's own processor time, so
-  that neither depends on what else the machine does.
+* the progress handler, called every few hundred instructions, ends what passes the deadline; a
+  timer of the kernel ends what passes it inside one instruction, or before the first
+  (`worker.py`). Both count this process's own processor time, so that neither depends on what
+  else the machine does.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ __all__ = [
     "LARGEST_CELL",
     "REASONS",
     "Cell",
+    "DisallowedSqlError",
     "GrantedCopy",
-    "RefusedError",
     "Shape",
     "check_text",
     "fold",
@@ -44,19 +47,18 @@ LARGEST_CELL = 1 << 16
 LONGEST_SQL = 8_192
 _PROGRESS_EVERY = 400  # instructions; about 20 microseconds
 _CELL_BYTES = 64  # what a cell of a result costs besides its text, at least
-_EMPTY_BYTES, _PAGE_BYTES = 1 << 18, 320  # what an empty database takes in memory, and a page besides its own size
+# what an empty database takes in memory, and a page besides its own size
+_EMPTY_BYTES, _PAGE_BYTES = 1 << 18, 320
 
-# Deterministic functions. Deliberately absent: any that draw, read the clock, the connection or the build, or make blobs.
-# fmt: off
+# Deterministic functions. Deliberately absent: any that draw, read the clock, the connection or the
+# build, or make blobs.
 FUNCTIONS = frozenset(
-    [
-        "abs", "avg", "ceil", "ceiling", "coalesce", "count", "dense_rank", "exp", "first_value", "floor", "glob", "ifnull",
-        "iif", "instr", "lag", "last_value", "lead", "length", "like", "ln", "lower", "ltrim", "max", "min", "mod", "nullif",
-        "pow", "power", "rank", "round", "row_number", "rtrim", "sign", "sqrt", "substr", "substring", "sum", "total", "trim",
-        "trunc", "typeof", "upper",
-    ]
+    (  # noqa: SIM905 - one name per line would be a page
+        "abs avg ceil ceiling coalesce count dense_rank exp first_value floor glob ifnull iif "
+        "instr lag last_value lead length like ln lower ltrim max min mod nullif pow power rank "
+        "round row_number rtrim sign sqrt substr substring sum total trim trunc typeof upper"
+    ).split()
 )
-# fmt: on
 # Replaced by versions that cannot see the device's clock or time zone.
 CALENDAR = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 
@@ -74,11 +76,24 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
-_LIMIT_WORDS = ("too many", "too large", "too big", "too complex", "at most", "stack overflow", "too long", "variable number")
+_LIMIT_WORDS = (
+    "too many",
+    "too large",
+    "too big",
+    "too complex",
+    "at most",
+    "stack overflow",
+    "too long",
+    "variable number",
+)
 _UNREADABLE = "a cell cannot be read as a number or as UTF-8 text"
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-# Possessive: a comment that ended is not tried again with a later end, which would double the time with each comment.
-_START = re.compile(r"(?:[ \t\n\f\r\ufeff]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with)(?![\w$])", re.DOTALL | re.IGNORECASE)
+# Possessive: a comment that ended is not tried again with a later end, which would double the time
+# with each comment.
+_START = re.compile(
+    r"(?:[ \t\n\f\r\ufeff]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with)(?![\w$])",
+    re.DOTALL | re.IGNORECASE,
+)
 
 Cell = int | float | str | None
 Shape = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
@@ -88,8 +103,9 @@ Shape = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 REASONS = ("not shared", "forbidden", "bad sql", "complex", "deadline", "rows", "memory", "cell")
 
 
-class RefusedError(Exception):
-    """The query was refused or stopped: `reason` is one of `REASONS`, `detail` one sentence without any data."""
+class DisallowedSqlError(Exception):
+    """The query was refused or stopped: `reason` is one of `REASONS`, `detail` one sentence without
+    any data."""
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason, self.detail = reason, detail
@@ -107,30 +123,37 @@ def quoted(name: str) -> str:
 
 
 def check_text(sql: str) -> None:
-    """Refuse anything but the text of one SELECT of limited length. No protection depends on what the text *means*."""
+    """Refuse anything but the text of one SELECT of limited length. No protection depends on what
+    the text *means*."""
     if not isinstance(sql, str):
-        raise RefusedError("bad sql", "the query must be a text")
+        raise DisallowedSqlError("bad sql", "the query must be a text")
     if "\0" in sql:
-        raise RefusedError("bad sql", "the query contains a NUL character")
+        raise DisallowedSqlError("bad sql", "the query contains a NUL character")
     try:
         size = len(sql.encode())
     except UnicodeEncodeError:
-        raise RefusedError("bad sql", "the query is not valid Unicode text") from None
+        raise DisallowedSqlError("bad sql", "the query is not valid Unicode text") from None
     if size > LONGEST_SQL:
-        raise RefusedError("complex", f"the query has {size} bytes; at most {LONGEST_SQL} are allowed")
+        raise DisallowedSqlError(
+            "complex", f"the query has {size} bytes; at most {LONGEST_SQL} are allowed"
+        )
     if not _START.match(sql):
-        raise RefusedError("forbidden", "a query must begin with SELECT or WITH")
+        raise DisallowedSqlError("forbidden", "a query must begin with SELECT or WITH")
 
 
 class GrantedCopy:
-    """What is shared, and the queries on it: made of a shape, then filled, then sealed, then asked."""
+    """What is shared, and the queries on it: made of a shape, then filled, then sealed, then
+    asked."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._granted = {fold(table): {"", *(fold(name) for name, _ in columns)} for table, columns in shape}
+        self._granted = {
+            fold(table): {"", *(fold(name) for name, _ in columns)} for table, columns in shape
+        }
         self._deadline = self._ends = 0.0
-        self._refused: RefusedError | None = None
-        self._clock = sqlite3.connect(":memory:")  # an empty database that does the arithmetic of dates
+        self._refused: DisallowedSqlError | None = None
+        # an empty database that does the arithmetic of dates
+        self._clock = sqlite3.connect(":memory:")
         self._db = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
         for pragma in ("trusted_schema=0", "temp_store=MEMORY", "journal_mode=OFF"):
             self._db.execute(f"PRAGMA {pragma}")
@@ -149,21 +172,30 @@ class GrantedCopy:
         self._db.executemany(f"INSERT INTO unsorted.{quoted(name)} VALUES ({marks})", rows)  # noqa: S608 - quoted
 
     def seal(self, pause: Callable[[], int] | None = None) -> int:
-        """Sort the rows, and allow only guarded queries from now on; returns about how many bytes the copy takes.
+        """Sort the rows, and allow only guarded queries from now on; returns about how many bytes
+        the copy takes.
 
-        Rows that compare as equal are equal: of 1 and 1.0 the type decides, and -0.0 becomes 0.0. `pause` is called now and then
-        while they are sorted, and ends the sorting if it returns something other than 0.
+        Rows that compare as equal are equal: of 1 and 1.0 the type decides, and -0.0 becomes 0.0.
+        `pause` is called now and then while they are sorted, and ends the sorting if it returns
+        something other than 0.
         """
         if pause is not None:
             self._db.set_progress_handler(pause, _PROGRESS_EVERY)
         for table, columns in self._shape:
             names = [quoted(name) for name, _ in columns]
-            cells = ", ".join(f"iif(typeof({name}) = 'real', {name} + 0.0, {name})" for name in names)
+            cells = ", ".join(
+                f"iif(typeof({name}) = 'real', {name} + 0.0, {name})" for name in names
+            )
             order = ", ".join(f"{name}, typeof({name})" for name in names)
-            self._db.execute(f"INSERT INTO main.{quoted(table)} SELECT {cells} FROM unsorted.{quoted(table)} ORDER BY {order}")  # noqa: S608
+            self._db.execute(
+                f"INSERT INTO main.{quoted(table)} SELECT {cells} FROM unsorted.{quoted(table)}"  # noqa: S608
+                f" ORDER BY {order}"
+            )
         self._db.execute("COMMIT")
         self._db.execute("DETACH unsorted")
-        pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        pages, size = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+        )
         self._db.execute("PRAGMA query_only=1")
         for category, limit in _LIMITS.items():
             self._db.setlimit(category, limit)
@@ -182,8 +214,10 @@ class GrantedCopy:
         self._db.close()
         self._clock.close()
 
-    def query(self, sql: str, max_rows: int, max_memory: int, deadline: float) -> tuple[list[str], list[tuple[Cell, ...]]]:
-        """The column names and rows of one SELECT, or :class:`RefusedError`."""
+    def query(
+        self, sql: str, max_rows: int, max_memory: int, deadline: float
+    ) -> tuple[list[str], list[tuple[Cell, ...]]]:
+        """The column names and rows of one SELECT, or :class:`DisallowedSqlError`."""
         cursor = self._execute(sql, max_memory, deadline)
         try:
             rows = self._fetch(cursor, max_rows, max_memory)
@@ -194,12 +228,14 @@ class GrantedCopy:
             cursor.close()
 
     def check_time(self) -> None:
-        """Raise :class:`RefusedError` if the last query's deadline is over: what is done with its rows counts too."""
+        """Raise :class:`DisallowedSqlError` if the last query's deadline is over: what is done with
+        its rows counts too."""
         if self._stop():
             raise self._refuse("deadline", "")
 
     def compile(self, sql: str, max_memory: int, deadline: float) -> int | None:
-        """How many columns the SELECT returns, or :class:`RefusedError` if it cannot be compiled. It is not run.
+        """How many columns the SELECT returns, or :class:`DisallowedSqlError` if it cannot be
+        compiled. It is not run.
 
         SQLite lists its program instead: `ResultRow` gives out a row, of p2 columns.
         """
@@ -218,45 +254,70 @@ class GrantedCopy:
             cursor.close()
             raise self._refused or _explain(error, max_memory) from None
 
-    def _fetch(self, cursor: sqlite3.Cursor, max_rows: int, max_memory: int) -> list[tuple[Cell, ...]]:
+    def _fetch(
+        self, cursor: sqlite3.Cursor, max_rows: int, max_memory: int
+    ) -> list[tuple[Cell, ...]]:
         rows: list[tuple[Cell, ...]] = []
         size = 0
         for row in cursor:
             if len(rows) == max_rows:
-                raise self._refuse("rows", f"the query returns more than max_rows = {max_rows} rows")
+                raise self._refuse(
+                    "rows", f"the query returns more than max_rows = {max_rows} rows"
+                )
             if any(isinstance(cell, bytes) for cell in row):
-                raise self._refuse("cell", "the query returns a blob; only numbers, text and NULL can be answers")
-            size += sum(_CELL_BYTES + (len(cell.encode()) if isinstance(cell, str) else 0) for cell in row)
+                raise self._refuse(
+                    "cell", "the query returns a blob; only numbers, text and NULL can be answers"
+                )
+            size += sum(
+                _CELL_BYTES + (len(cell.encode()) if isinstance(cell, str) else 0) for cell in row
+            )
             if size > max_memory:
                 raise self._refuse("memory", too_much(max_memory))
             rows.append(row)
         self.check_time()
         return rows
 
-    def _refuse(self, reason: str, detail: str) -> RefusedError:
+    def _refuse(self, reason: str, detail: str) -> DisallowedSqlError:
         """Record the reason; the first one counts."""
-        self._refused = self._refused or RefusedError(reason, detail)
+        self._refused = self._refused or DisallowedSqlError(reason, detail)
         return self._refused
 
     def _stop(self) -> int:
         """SQLite's progress handler: not zero ends the query."""
         if process_time() > self._ends:
-            self._refuse("deadline", f"the query ran longer than its deadline of {self._deadline:g} s")
+            self._refuse(
+                "deadline", f"the query ran longer than its deadline of {self._deadline:g} s"
+            )
         return self._refused is not None
 
-    def _authorize(self, action: int, first: str | None, second: str | None, schema: str | None, source: str | None) -> int:
+    def _authorize(
+        self,
+        action: int,
+        first: str | None,
+        second: str | None,
+        schema: str | None,
+        source: str | None,
+    ) -> int:
         if action == sqlite3.SQLITE_SELECT:
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_READ:
             table, column = fold(first or ""), fold(second or "")
-            # "" is how SQLite names the column when none is read, as by count(*). It asks so about common table expressions too.
-            if column in self._granted.get(table, ("",)) and not table.startswith(("sqlite_", "pragma_")):
+            # "" is how SQLite names the column when none is read, as by count(*). It asks so about
+            # common table expressions too.
+            if column in self._granted.get(table, ("",)) and not table.startswith(
+                ("sqlite_", "pragma_")
+            ):
                 return sqlite3.SQLITE_OK
-            self._refuse("not shared", f"{first}.{second} is not shared" if second else f"{first} is not shared")
+            self._refuse(
+                "not shared",
+                f"{first}.{second} is not shared" if second else f"{first} is not shared",
+            )
         elif action == sqlite3.SQLITE_FUNCTION:
             if fold(second or "") in FUNCTIONS or fold(second or "") in CALENDAR:
                 return sqlite3.SQLITE_OK
-            self._refuse("forbidden", f"the function {second} is not on the list of allowed functions")
+            self._refuse(
+                "forbidden", f"the function {second} is not on the list of allowed functions"
+            )
         elif action == sqlite3.SQLITE_RECURSIVE:
             self._refuse("forbidden", "recursive queries are not allowed")
         else:
@@ -264,16 +325,25 @@ class GrantedCopy:
         return sqlite3.SQLITE_DENY
 
     def _calendar(self, name: str) -> Callable[..., Cell]:
-        """SQLite's own date function, without the modifiers that would reveal the device's clock or time zone."""
+        """SQLite's own date function, without the modifiers that would reveal the device's clock or
+        time zone."""
 
         def function(*arguments: Cell) -> Cell:
             times = arguments[1:] if name == "strftime" else arguments
             texts = [each.strip() for each in times if isinstance(each, str)]
             # A blob of those words would be read as text: no answer needs a time in a blob.
-            if not times or any(isinstance(each, bytes) for each in times) or any(fold(text) in _CLOCK for text in texts):
-                raise self._refuse("forbidden", f"{name}() must not use the device's clock or time zone")
+            if (
+                not times
+                or any(isinstance(each, bytes) for each in times)
+                or any(fold(text) in _CLOCK for text in texts)
+            ):
+                raise self._refuse(
+                    "forbidden", f"{name}() must not use the device's clock or time zone"
+                )
             modifiers = texts[1:] if isinstance(times[0], str) else texts
-            if len(modifiers) != len(times) - 1 or not all(_MODIFIER.fullmatch(text) for text in modifiers):
+            if len(modifiers) != len(times) - 1 or not all(
+                _MODIFIER.fullmatch(text) for text in modifiers
+            ):
                 return None  # as SQLite does with what it cannot read as a time
             if isinstance(times[0], str) and not _TIME_VALUE.fullmatch(times[0]):
                 return None
@@ -283,7 +353,8 @@ class GrantedCopy:
         return function
 
 
-# Written-out times, and the modifiers that only do arithmetic on them. Whatever matches neither is not passed on to SQLite.
+# Written-out times, and the modifiers that only do arithmetic on them. Whatever matches neither is
+# not passed on to SQLite.
 _TIME_VALUE = re.compile(r"[\s\d:.+TZ-]*", re.ASCII)
 _MODIFIER = re.compile(
     r"[+-]?[\d.:-]+( [\d.:]+)?( *(second|minute|hour|day|month|year)s?)?"
@@ -298,24 +369,30 @@ def too_much(max_memory: int) -> str:
     return f"the query needs more than max_memory = {max_memory} bytes"
 
 
-def _explain(error: Exception, max_memory: int) -> RefusedError:  # noqa: PLR0911 - one return for each kind of error
-    """Why SQLite itself refused. Its message is passed on only if it is about the query's text and never about the data."""
+def _explain(error: Exception, max_memory: int) -> DisallowedSqlError:  # noqa: PLR0911 - one return for each kind of error
+    """Why SQLite itself refused. Its message is passed on only if it is about the query's text and
+    never about the data."""
     name = getattr(error, "sqlite_errorname", "")
     message = str(error)
     if isinstance(error, MemoryError) or name == "SQLITE_NOMEM":
-        return RefusedError("memory", too_much(max_memory))
+        return DisallowedSqlError("memory", too_much(max_memory))
     if "one statement at a time" in message:
-        return RefusedError("forbidden", "only one statement is allowed")
+        return DisallowedSqlError("forbidden", "only one statement is allowed")
     if not name:  # not SQLite's words but Python's, which quote the text that they cannot decode
-        return RefusedError("cell", _UNREADABLE)
+        return DisallowedSqlError("cell", _UNREADABLE)
     if name == "SQLITE_TOOBIG" and "statement" not in message:
-        return RefusedError("cell", f"a text or blob is longer than {LARGEST_CELL} bytes")
+        return DisallowedSqlError("cell", f"a text or blob is longer than {LARGEST_CELL} bytes")
     if any(words in message for words in _LIMIT_WORDS):
-        return RefusedError("complex", f"the query is too large: {message}")
+        return DisallowedSqlError("complex", f"the query is too large: {message}")
     if message.startswith(("no such table", "no such column")):
-        return RefusedError("not shared", f"{message.partition(': ')[2].partition(' - ')[0]} is not shared")
+        return DisallowedSqlError(
+            "not shared", f"{message.partition(': ')[2].partition(' - ')[0]} is not shared"
+        )
     if message.startswith("no such function"):
-        return RefusedError("forbidden", f"the function {message.partition(': ')[2]} is not on the list of allowed functions")
+        return DisallowedSqlError(
+            "forbidden",
+            f"the function {message.partition(': ')[2]} is not on the list of allowed functions",
+        )
     if name.startswith("SQLITE_ERROR") or name == "SQLITE_AUTH":
-        return RefusedError("bad sql", f"SQLite cannot run the query: {message}")
-    return RefusedError("cell", _UNREADABLE)
+        return DisallowedSqlError("bad sql", f"SQLite cannot run the query: {message}")
+    return DisallowedSqlError("cell", _UNREADABLE)

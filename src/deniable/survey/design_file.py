@@ -1,4 +1,5 @@
-"""Counts of survey designs in a TOML file: what was asked with dice, cards, birthdays or lists, and what was counted.
+"""Counts of survey designs in a TOML file: what was asked with dice, cards, birthdays or lists, and
+what was counted.
 
 [questions.used]
 design = "ExtendedCrosswise:p=1/6"
@@ -19,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from deniable.errors import ParameterError, SurveyError
-from deniable.estimation.design_estimate import DesignEstimate
+from deniable.estimation.surveys.design_estimate import DesignEstimate
 from deniable.mechanisms.designs.text import design_from_text
+from deniable.survey.refusal import survey_refusal
 from deniable.toml_file import TomlFile
 
 __all__ = ["estimate_designs", "read_design_estimates"]
 
-_METHODS = (  # those with arguments of their own first: a design with any number of answers takes any count
+# those with arguments of their own first: a design with any number of answers takes any count
+_METHODS = (
     "estimate_with_anchor",
     "estimate_with_direct",
     "estimate_two_lists",
@@ -37,15 +40,21 @@ _METHODS = (  # those with arguments of their own first: a design with any numbe
 
 def read_design_estimates(path: Path | str) -> dict[str, DesignEstimate]:
     """The estimate of every question of a TOML file, by its name."""
-    file = TomlFile.read(path, _refusal)
+    file = TomlFile.read(path, survey_refusal)
     questions = file.tree.get("questions")
     if not isinstance(questions, dict) or not questions:
-        raise SurveyError(f"{path} must have one table [questions.NAME] per question, with its design and its counts")
+        raise SurveyError(
+            f"{path} must have one table [questions.NAME] per question, with its design and its"
+            " counts"
+        )
     return estimate_designs(questions, str(path))
 
 
-def estimate_designs(questions: Mapping[str, Any], where: str = "questions") -> dict[str, DesignEstimate]:
-    """The same from mappings: a `design` as text, and the arguments of the design's method that takes these counts."""
+def estimate_designs(
+    questions: Mapping[str, Any], where: str = "questions"
+) -> dict[str, DesignEstimate]:
+    """The same from mappings: a `design` as text, and the arguments of the design's method that
+    takes these counts."""
     found = {}
     for name, given in questions.items():
         place = f"{where}: questions.{name}"
@@ -70,13 +79,13 @@ def _estimate(design: Any, counts: Mapping[str, Any], place: str) -> DesignEstim
         named = [key for key, one in parameters.items() if one.kind is not one.VAR_KEYWORD]
         needed = {key for key in named if parameters[key].default is parameters[key].empty}
         free = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-        taken.append(" with ".join([name, ", ".join(named) + (", and a count per answer" if free else "")]))
+        taken.append(
+            " with ".join([name, ", ".join(named) + (", and a count per answer" if free else "")])
+        )
         if needed <= set(counts) and (free or set(counts) <= set(named)):
             found: DesignEstimate = method(**counts)
             return found
-    raise SurveyError(f"{place}: {', '.join(counts) or 'nothing'} does not fit {design}, which has {'; '.join(taken)}")
-
-
-def _refusal(name: str, value: object, rule: str, file: str, line: int | None) -> SurveyError:
-    place = f"{file}{f', line {line}' if line else ''}"
-    return SurveyError(f"{place}: {rule}" if name == "file" else f"{place}: {name} = {value!r} {rule}")
+    raise SurveyError(
+        f"{place}: {', '.join(counts) or 'nothing'} does not fit {design}, which has"
+        f" {'; '.join(taken)}"
+    )

@@ -13,9 +13,10 @@ import numpy as np
 from deniable.display import Bar, Display, draw_bars
 from deniable.errors import NoReportsError, ParameterError, SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.tables import Table, joint
+from deniable.estimation.tables.joint import joint
+from deniable.estimation.tables.table import Table
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.multiple_choice import MultipleChoice
+from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.mechanisms.reports import Reports, Tally
 from deniable.results import Result
@@ -31,7 +32,7 @@ from deniable.survey.files import (
     row_named,
     tell_dropped,
 )
-from deniable.survey.options import named_options, refuse_whole
+from deniable.survey.options import named_options, refuse_whole, table_columns
 from deniable.survey.reading import Chunk
 from deniable.survey.spelling import cell_text, is_blank
 from deniable.survey.texts import cells_to_reports
@@ -66,7 +67,9 @@ class Survey(Result):
         """All estimates with what they are about: a column, or a column in one group."""
         parts = list(self.estimates.items())
         for group, estimates in self.groups.items():
-            parts += [(f"{name}, {self.by} = {group}", estimate) for name, estimate in estimates.items()]
+            parts += [
+                (f"{name}, {self.by} = {group}", estimate) for name, estimate in estimates.items()
+            ]
         return parts
 
     def _display(self, confidence: float = 0.95) -> Display:
@@ -77,14 +80,19 @@ class Survey(Result):
         for name, estimate in self.parts():
             shown = estimate._display(confidence)
             rows += [(name, *row) for row in shown.rows]
-            bars += [bar._replace(label=f"{name}: {bar.label}") for bar in shown.bars if not estimate.numeric]
+            bars += [
+                bar._replace(label=f"{name}: {bar.label}")
+                for bar in shown.bars
+                if not estimate.numeric
+            ]
             texts += [(name, row[0], row[1], row[-1]) for row in (shown.texts or [])[1:]]
             notes += [f"{name}: {line}" for line in shown.notes]
         columns = ("column", "label", "estimate", "stderr", "low", "high")
         return Display(columns, rows, tuple(notes), bars, "share (%)", texts=texts)
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw a panel per column and table; returns matplotlib's figure. With `ax`, all shares go there, and it is returned."""
+        """Draw a panel per column and table; returns matplotlib's figure. With `ax`, all shares go
+        there, and it is returned."""
         if ax is not None:
             return draw_bars(self._display(confidence), ax)
         from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is an extra, and slow to import
@@ -112,8 +120,14 @@ class _Counts:
         groups = None if by is None else self._group_places(file, chunk, by)
         for name, mechanism in self.questionnaire.mechanisms.items():
             rows = asked.get(name)
-            cells = chunk.columns[name] if rows is None else [chunk.columns[name][row] for row in rows]
-            part = chunk if rows is None else Chunk(chunk.first_row, {name: cells}, tuple(chunk.row(row) for row in rows))
+            cells = (
+                chunk.columns[name] if rows is None else [chunk.columns[name][row] for row in rows]
+            )
+            part = (
+                chunk
+                if rows is None
+                else Chunk(chunk.first_row, {name: cells}, tuple(chunk.row(row) for row in rows))
+            )
             with row_named(file, part, name):
                 reports = cells_to_reports(mechanism, cells)
             self.tallies[name].update(reports)
@@ -130,9 +144,15 @@ class _Counts:
             places.setdefault("(missing)" if is_blank(cell) else cell_text(cell), []).append(place)
         for group in places:
             if group not in self.groups:
-                self.groups[group] = {name: mechanism.tally() for name, mechanism in self.questionnaire.mechanisms.items()}
+                self.groups[group] = {
+                    name: mechanism.tally()
+                    for name, mechanism in self.questionnaire.mechanisms.items()
+                }
         if len(self.groups) > _MOST_GROUPS:
-            raise SurveyError(f"{file}: column {by!r} has more than {_MOST_GROUPS} values, too many groups to estimate")
+            raise SurveyError(
+                f"{file}: column {by!r} has more than {_MOST_GROUPS} values, too many groups to"
+                " estimate"
+            )
         return places
 
     def joint_table(self, axes: Sequence[str], population: int | None) -> Table:
@@ -144,7 +164,9 @@ class _Counts:
         for other in rows[1:]:
             both = np.intersect1d(both, other, assume_unique=True)
         if not both.size:
-            raise SurveyError(f"nobody was asked {', '.join(axes)} together, so there is no table of them")
+            raise SurveyError(
+                f"nobody was asked {', '.join(axes)} together, so there is no table of them"
+            )
         for name, column, places in zip(axes, columns, rows, strict=True):
             mechanism = self.questionnaire.mechanisms[column]
             data = np.concatenate([reports.data for _, reports in self.kept[column]])
@@ -152,7 +174,15 @@ class _Counts:
             if name in options:
                 reports = cast(MultipleChoice, mechanism).option(options[name][1], reports)
             whole[name] = reports
-        return joint({name: reports.mechanism for name, reports in whole.items()}, whole, population)
+        return joint(
+            {name: reports.mechanism for name, reports in whole.items()}, whole, population
+        )
+
+
+def _stated(mechanisms: Mapping[str, Mechanism] | Questionnaire | None) -> Questionnaire | None:
+    if isinstance(mechanisms, Questionnaire):
+        return mechanisms
+    return Questionnaire(mechanisms) if mechanisms else None
 
 
 def estimate_file(
@@ -170,27 +200,40 @@ def estimate_file(
 ) -> Survey:
     """Estimate each column of one or several files of reports combined, and the named tables.
 
-    `tables` are joint ones, by their columns (of a multiple-choice column, by an option, as in ``news[web]``);
-    `conditional` are pairs (of, given) of columns: P(of | given). With `by`, a column
-    that was not randomized, each of its values is a group with its own estimates; a randomized column is a condition instead,
-    because nobody knows which group a person is in. `options` are a column's arguments for its mechanism's `estimate`, such as
-    the estimator, or RAPPOR's candidates. Without `mechanisms` they are read from the file that `randomize_file` leaves beside
-    its output.
+    `tables` are joint ones, by their columns (of a multiple-choice column, by an option, as in
+    ``news[web]``); `conditional` are pairs (of, given) of columns: P(of | given). With `by`, a
+    column that was not randomized, each of its values is a group with its own estimates; a
+    randomized column is a condition instead, because nobody knows which group a person is in.
+    `options` are a column's arguments for its mechanism's `estimate`, such as the estimator, or
+    RAPPOR's candidates. Without `mechanisms` they are read from the file that `randomize_file`
+    leaves beside its output.
     """
     paths = check_paths(path)
-    asked = mechanisms if isinstance(mechanisms, Questionnaire) else Questionnaire(mechanisms) if mechanisms else None
-    questionnaire = recorded_questionnaire(paths) if asked is None else asked
+    questionnaire = _stated(mechanisms) or recorded_questionnaire(paths)
     known = questionnaire.mechanisms
     if by in known:
-        conditional = [*conditional, *(((name,), (str(by),)) for name in _conditioned(known, str(by)))]
+        conditional = [
+            *conditional,
+            *(((name,), (str(by),)) for name in _conditioned(known, str(by))),
+        ]
         by = None
-    _check_wishes(questionnaire, [*tables, *((*given, *of) for of, given in conditional)], options or {}, missing)
-    axes = {name for table in tables for name in table} | {name for pair in conditional for part in pair for name in part}
-    options_named = named_options(axes, known)
-    kept = {options_named[name][0] if name in options_named else name for name in axes}
-    counts = _Counts(questionnaire, {name: m.tally() for name, m in known.items()}, {}, {name: [] for name in kept})
+    _check_wishes(
+        questionnaire,
+        [*tables, *((*given, *of) for of, given in conditional)],
+        options or {},
+        missing,
+    )
+    kept = table_columns(tables, conditional, known)
+    counts = _Counts(
+        questionnaire,
+        {name: m.tally() for name, m in known.items()},
+        {},
+        {name: [] for name in kept},
+    )
     dropped = 0
-    for file, chunk, left_out in complete_chunks(paths, known, () if by is None else (by,), missing, layout, progress):
+    for file, chunk, left_out in complete_chunks(
+        paths, known, () if by is None else (by,), missing, layout, progress
+    ):
         dropped += left_out
         if len(chunk):
             counts.add(file, chunk, by)
@@ -198,14 +241,20 @@ def estimate_file(
     own = options or {}
 
     def estimates(tallies: Mapping[str, Tally], size: int | None) -> dict[str, Estimate]:
-        return {name: _estimate(paths[0], questionnaire, name, tally, size, own.get(name, {})) for name, tally in tallies.items()}
+        return {
+            name: _estimate(paths[0], questionnaire, name, tally, size, own.get(name, {}))
+            for name, tally in tallies.items()
+        }
 
     return Survey(
         counts.rows,
         estimates(counts.tallies, population),
         (
             *(counts.joint_table(table, population) for table in tables),
-            *(counts.joint_table((*given, *of), population).conditional(tuple(of), tuple(given)) for of, given in conditional),
+            *(
+                counts.joint_table((*given, *of), population).conditional(tuple(of), tuple(given))
+                for of, given in conditional
+            ),
         ),
         by,
         {group: estimates(tallies, None) for group, tallies in sorted(counts.groups.items())},
@@ -213,12 +262,17 @@ def estimate_file(
 
 
 def _conditioned(mechanisms: Mapping[str, Mechanism], by: str) -> list[str]:
-    """The columns whose shares can be conditioned on a randomized column; warns about the others."""
-    can = {name: mechanism.exclusive and not mechanism.numeric for name, mechanism in mechanisms.items() if name != by}
+    """The columns whose shares can be conditioned on a randomized column; warns about the
+    others."""
+    can = {
+        name: mechanism.exclusive and not mechanism.numeric
+        for name, mechanism in mechanisms.items()
+        if name != by
+    }
     if others := [name for name, able in can.items() if not able]:
         warnings.warn(
-            f"{by} was randomized, so it has no groups: {', '.join(others)}, with numbers or several labels, "
-            f"cannot be estimated by it",
+            f"{by} was randomized, so it has no groups: {', '.join(others)}, with numbers or"
+            " several labels, cannot be estimated by it",
             SurveyWarning,
             stacklevel=3,
         )
@@ -230,10 +284,16 @@ def _indented(text: str) -> str:
 
 
 def _check_wishes(
-    questionnaire: Questionnaire, tables: Sequence[Sequence[str]], options: Mapping[str, Any], missing: Missing
+    questionnaire: Questionnaire,
+    tables: Sequence[Sequence[str]],
+    options: Mapping[str, Any],
+    missing: Missing,
 ) -> None:
     if questionnaire.sampled and missing != "refuse":
-        raise SurveyError("people answered only some of the questions: an empty cell was not asked, so it is not missing")
+        raise SurveyError(
+            "people answered only some of the questions: an empty cell was not asked, so it is not"
+            " missing"
+        )
     check_missing(missing, questionnaire.mechanisms)
     known = questionnaire.mechanisms
     for table in tables:
@@ -245,20 +305,36 @@ def _check_wishes(
             raise SurveyError(f"the table of {', '.join(table)} names a column twice")
         for name in table:
             refuse_whole(name, known.get(name))
-        if len(table) > 1 and questionnaire.ask == 1 and (questionnaire.fake or questionnaire.sampled):
-            raise SurveyError(f"each person gave one true answer, so nothing is known about {', '.join(table)} together")
-        if questionnaire.sampled and questionnaire.ask is not None and len(table) > questionnaire.ask:
-            raise SurveyError(f"each person answered {questionnaire.ask} questions, so there is no table of {len(table)}")
+        if (
+            len(table) > 1
+            and questionnaire.ask == 1
+            and (questionnaire.fake or questionnaire.sampled)
+        ):
+            raise SurveyError(
+                f"each person gave one true answer, so nothing is known about {', '.join(table)}"
+                " together"
+            )
+        if (
+            questionnaire.sampled
+            and questionnaire.ask is not None
+            and len(table) > questionnaire.ask
+        ):
+            raise SurveyError(
+                f"each person answered {questionnaire.ask} questions, so there is no table of"
+                f" {len(table)}"
+            )
     for name in set(options) - set(questionnaire.mechanisms):
         raise SurveyError(f"an option is given for column {name!r}, whose mechanism is not")
 
 
 def _asked(file: Path, questionnaire: Questionnaire, chunk: Chunk) -> dict[str, list[int]]:
-    """The rows of each column that have a report, if people answered only some of the questions; nothing if all."""
+    """The rows of each column that have a report, if people answered only some of the questions;
+    nothing if all."""
     if not questionnaire.sampled:
         return {}
     places = {
-        name: [row for row, cell in enumerate(chunk.columns[name]) if not is_blank(cell)] for name in questionnaire.mechanisms
+        name: [row for row, cell in enumerate(chunk.columns[name]) if not is_blank(cell)]
+        for name in questionnaire.mechanisms
     }
     answered = np.zeros(len(chunk), dtype=np.int64)
     for rows in places.values():
@@ -267,34 +343,49 @@ def _asked(file: Path, questionnaire: Questionnaire, chunk: Chunk) -> dict[str, 
     if wrong.size:
         row = int(wrong[0])
         raise SurveyError(
-            f"{file}, row {chunk.row(row)}: {answered[row]} questions are answered, but each person is asked {questionnaire.ask}"
+            f"{file}, row {chunk.row(row)}: {answered[row]} questions are answered, but each person"
+            f" is asked {questionnaire.ask}"
         )
     return places
 
 
 def recorded_questionnaire(paths: Sequence[Path]) -> Questionnaire:
-    """How the columns of these files were randomized, by the files beside them, which must agree."""
+    """How the columns of these files were randomized, by the files beside them, which must
+    agree."""
     found: Questionnaire | None = None
     for path in paths:
         if not columns_file(path).is_file():
-            beside = "" if path == STANDARD_STREAM else f", or put that into {columns_file(path).name} beside it"
+            beside = (
+                ""
+                if path == STANDARD_STREAM
+                else f", or put that into {columns_file(path).name} beside it"
+            )
             raise SurveyError(f"{path}: say how its columns were randomized{beside}")
         questionnaire = read_questionnaire(columns_file(path))
         if found is not None and questionnaire != found:
-            raise SurveyError(f"{path} was randomized differently from {paths[0]}: estimate them separately")
+            raise SurveyError(
+                f"{path} was randomized differently from {paths[0]}: estimate them separately"
+            )
         found = questionnaire
     assert found is not None  # noqa: S101 - there is at least one file
     return found
 
 
 def _estimate(
-    path: Path, questionnaire: Questionnaire, name: str, tally: Tally, population: int | None, options: Mapping[str, Any]
+    path: Path,
+    questionnaire: Questionnaire,
+    name: str,
+    tally: Tally,
+    population: int | None,
+    options: Mapping[str, Any],
 ) -> Estimate:
     try:
         return questionnaire.estimate(name, tally, population, **options)
     except TypeError:
         taken = ", ".join(map(repr, options))
-        raise SurveyError(f"{path}, column {name!r}: {type(tally.mechanism).__name__} has no option {taken}") from None
+        raise SurveyError(
+            f"{path}, column {name!r}: {type(tally.mechanism).__name__} has no option {taken}"
+        ) from None
     except NoReportsError:
         raise SurveyError(f"{path}, column {name!r}: nobody was asked this question") from None
     except ParameterError as error:

@@ -23,7 +23,8 @@ _MOST_LEVELS = 50
 
 @dataclass(frozen=True)
 class Formula:
-    """The outcome's column, and the terms: each is one column, or several whose product is meant."""
+    """The outcome's column, and the terms: each is one column, or several whose product is
+    meant."""
 
     outcome: str
     terms: tuple[tuple[str, ...], ...]
@@ -36,7 +37,10 @@ class Formula:
 
 
 def parse_formula(text: str) -> Formula:
-    """A formula: ``a:b`` is the product of two columns, ``a*b`` both columns and their product, ``0`` leaves out the intercept.
+    """A formula such as "used ~ age + region".
+
+    ``a:b`` is the product of two columns, ``a*b`` both columns and their product; ``+ 0`` or ``-
+    1`` leaves out the intercept.
 
     Names with spaces or punctuation go in backticks.
 
@@ -45,16 +49,28 @@ def parse_formula(text: str) -> Formula:
     """
     tokens = _TOKEN.findall(text)
     if "".join(tokens).replace(" ", "") != text.replace(" ", ""):
-        raise SurveyError(f"formula {text!r} cannot be read: put names with spaces or punctuation in backticks")
+        raise SurveyError(
+            f"formula {text!r} cannot be read: put names with spaces or punctuation in backticks"
+        )
     if tokens.count("~") != 1 or len(tokens) < 3 or tokens[1] != "~":
         raise SurveyError(f"formula {text!r} must have the form OUTCOME ~ A + B")
+    if "-" in tokens:
+        if tokens.count("-") > 1 or tokens[-2:] != ["-", "1"]:
+            raise SurveyError(
+                f"formula {text!r} subtracts a term, but only the intercept can be left out: - 1,"
+                " or + 0"
+            )
+        tokens[-2:] = ["+", "0"] if len(tokens) > 4 else ["0"]
     intercept = True
     terms: list[tuple[str, ...]] = []
     for part in _split(tokens[2:], "+", text):
         if part in (["1"], ["0"]):
             intercept = part == ["1"]
             continue
-        factors = [[_name(name, text) for name in _alternate(group, ":", text)] for group in _split(part, "*", text)]
+        factors = [
+            [_name(name, text) for name in _alternate(group, ":", text)]
+            for group in _split(part, "*", text)
+        ]
         for size in range(1, len(factors) + 1):
             for chosen in combinations(factors, size):
                 names = tuple(dict.fromkeys(name for one in chosen for name in one))
@@ -93,13 +109,19 @@ def _name(token: str, text: str) -> str:
 
 
 def code_terms(
-    terms: Sequence[tuple[str, ...]], cells: Mapping[str, Sequence[Any]], categories: Sequence[str] = ()
+    terms: Sequence[tuple[str, ...]],
+    cells: Mapping[str, Sequence[Any]],
+    categories: Sequence[str] = (),
 ) -> tuple[list[str], _Floats]:
-    """Numbers as they are, and an indicator of each category but the first, in order; products of them for products of columns.
+    """Numbers as they are, and an indicator of each category but the first, in order; products of
+    them for products of columns.
 
     A column has categories if any of its cells is not a number, or if `categories` names it.
     """
-    coded = {name: _coded(name, cells[name], name in categories) for name in dict.fromkeys(n for term in terms for n in term)}
+    coded = {
+        name: _coded(name, cells[name], name in categories)
+        for name in dict.fromkeys(n for term in terms for n in term)
+    }
     names: list[str] = []
     columns: list[_Floats] = []
     for term in terms:
@@ -119,5 +141,8 @@ def _coded(name: str, cells: Sequence[Any], category: bool) -> list[tuple[str, _
     texts = np.array([cell_text(cell) for cell in cells])
     levels = np.unique(texts).tolist()
     if not 2 <= len(levels) <= _MOST_LEVELS:
-        raise SurveyError(f"column {name!r} has {len(levels)} different texts: categories must be 2 to {_MOST_LEVELS}")
+        raise SurveyError(
+            f"column {name!r} has {len(levels)} different texts: categories must be 2 to"
+            f" {_MOST_LEVELS}"
+        )
     return [(f"{name}[{level}]", (texts == level).astype(np.float64)) for level in levels[1:]]

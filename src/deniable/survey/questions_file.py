@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from deniable.errors import ParameterError, SurveyError
-from deniable.planning.questionnaire import QuestionnairePlan, margin_text
+from deniable.planning.questionnaire_plan import QuestionnairePlan, margin_text
 from deniable.planning.questions import Question
 from deniable.survey.columns import write_questionnaire
+from deniable.survey.refusal import survey_refusal
 from deniable.toml_file import TomlFile
 
 __all__ = ["read_questions", "write_plan"]
@@ -33,7 +34,7 @@ _KEYS = tuple(field.name for field in dataclasses.fields(Question) if field.name
 
 def read_questions(path: Path | str) -> list[Question]:
     """The questions of a TOML file with a table [questions.NAME] for each."""
-    file = TomlFile.read(path, _refusal)
+    file = TomlFile.read(path, survey_refusal)
     tables = file.tree.get("questions")
     if not isinstance(tables, dict) or not tables:
         raise SurveyError(f"{path} must have one table [questions.NAME] per question")
@@ -45,7 +46,9 @@ def _question(where: str, name: str, table: Any) -> Question:
         raise SurveyError(f"{where} must be a table with labels, or with low and high")
     for key in table:
         if key not in _KEYS:
-            raise SurveyError(f"{where}: {key} is not a key of a question, which has {', '.join(_KEYS)}")
+            raise SurveyError(
+                f"{where}: {key} is not a key of a question, which has {', '.join(_KEYS)}"
+            )
     if not {"labels", "low", "high"} & set(table):
         raise SurveyError(f"{where} must have labels, or low and high")
     given = dict(table)
@@ -64,11 +67,8 @@ def write_plan(plan: QuestionnairePlan) -> str:
     lines = [f"# {line}" for line in plan.notes]
     confidence = f"{100 * plan.confidence:g} %"
     for planned in plan.expected:
-        expected = f"± {margin_text(planned)} at {confidence}, from about {planned.reports:,.0f} answers"
+        expected = (
+            f"± {margin_text(planned)} at {confidence}, from about {planned.reports:,.0f} answers"
+        )
         lines.append(f"# {planned.question.name}: {expected}".replace("\n", " ").replace("\r", " "))
     return "\n".join([*lines, "", write_questionnaire(plan.questionnaire)])
-
-
-def _refusal(name: str, value: object, rule: str, file: str, line: int | None) -> SurveyError:
-    place = f"{file}{f', line {line}' if line else ''}"
-    return SurveyError(f"{place}: {rule}" if name == "file" else f"{place}: {name} = {value!r} {rule}")

@@ -1,4 +1,5 @@
-"""The report of a survey in one command: methods, response, estimates, tables, regressions, pictures and limitations.
+"""The report of a survey in one command: methods, response, estimates, tables, regressions,
+pictures and limitations.
 
 A TOML file says what goes in:
 
@@ -23,25 +24,44 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from deniable.checks import check_confidence
 from deniable.display import Display, loss_text
 from deniable.errors import MissingExtraError, SurveyError
-from deniable.estimation.intervals import check_confidence
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.design_file import estimate_designs
 from deniable.survey.estimating import Survey, estimate_file, recorded_questionnaire
+from deniable.survey.refusal import survey_refusal
 from deniable.survey.regression_file import regress_file
-from deniable.survey.report_formats import Block, Heading, Paragraph, Picture, ReportTable, as_docx, as_html, as_markdown
+from deniable.survey.report_formats import (
+    Block,
+    Heading,
+    Paragraph,
+    Picture,
+    ReportTable,
+    as_docx,
+    as_html,
+    as_markdown,
+)
 from deniable.toml_file import TomlFile
 
 __all__ = ["write_report"]
 
-_KEYS = {"title": str, "file": str, "invited": int, "tables": list, "by": str, "regressions": list, "questions": dict}
+_KEYS = {
+    "title": str,
+    "file": str,
+    "invited": int,
+    "tables": list,
+    "by": str,
+    "regressions": list,
+    "questions": dict,
+}
 _KINDS = {str: "a text", int: "a whole number", list: "a list", dict: "a table"}
 _WRITERS = {".html": as_html, ".md": as_markdown, ".docx": as_docx}
 
 
 def write_report(settings: Path | str, output: Path | str, confidence: float = 0.95) -> None:
-    """Write the report that a TOML file describes: HTML, Word (.docx) or Markdown, by the output's name."""
+    """Write the report that a TOML file describes: HTML, Word (.docx) or Markdown, by the output's
+    name."""
     check_confidence(confidence)
     output, settings = Path(output), Path(settings)
     writer = _WRITERS.get(output.suffix.lower())
@@ -56,14 +76,17 @@ def write_report(settings: Path | str, output: Path | str, confidence: float = 0
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    tree = TomlFile.read(path, _refusal).tree
+    tree = TomlFile.read(path, survey_refusal).tree
     for key, value in tree.items():
         if key not in _KEYS:
             raise SurveyError(f"{path}: {key} is not known; a report has {', '.join(_KEYS)}")
         if not isinstance(value, _KEYS[key]) or isinstance(value, bool):
             raise SurveyError(f"{path}: {key} = {value!r} must be {_KINDS[_KEYS[key]]}")
     if "file" not in tree and "questions" not in tree:
-        raise SurveyError(f"{path} must have a file of randomized answers, or [questions.NAME] with counts of designs")
+        raise SurveyError(
+            f"{path} must have a file of randomized answers, or [questions.NAME] with counts of"
+            " designs"
+        )
     return tree
 
 
@@ -80,7 +103,10 @@ def _blocks(asked: Mapping[str, Any], folder: Path, confidence: float) -> Iterat
         yield Paragraph(_response(survey.n, asked.get("invited")))
     for name, estimate in designs.items():
         people = " + ".join(f"{n:,}" for n in estimate.n)
-        yield Paragraph(f"{name} was asked with the design {estimate.design}, of {people} people. {_in_words(estimate.epsilon)}")
+        yield Paragraph(
+            f"{name} was asked with the design {estimate.design}, of {people} people."
+            f" {_in_words(estimate.epsilon)}"
+        )
     yield Heading("Estimates")
     if survey is not None:
         for name, part in survey.parts():
@@ -101,14 +127,22 @@ def _blocks(asked: Mapping[str, Any], folder: Path, confidence: float) -> Iterat
 def _methods(questionnaire: Questionnaire) -> Iterator[Block]:
     kind = questionnaire.kind
     yield Paragraph(
-        "Every answer was randomized on the way, so that no report reveals for certain what a person answered; proportions of "
-        f"the population were then estimated from all reports. {kind[0].upper()}{kind[1:]}."
+        "Every answer was randomized on the way, so that no report reveals for certain what a"
+        " person answered; proportions of the population were then estimated from all reports."
+        f" {kind[0].upper()}{kind[1:]}."
     )
     rows = []
     for name, mechanism in questionnaire.mechanisms.items():
         loss = questionnaire.answer_epsilon(name)
         shown = "infinite" if math.isinf(loss) else loss_text(loss)
-        rows.append((name, type(mechanism).__name__, f"{len(mechanism.labels):,}" if mechanism.labels else "any text", shown))
+        rows.append(
+            (
+                name,
+                type(mechanism).__name__,
+                f"{len(mechanism.labels):,}" if mechanism.labels else "any text",
+                shown,
+            )
+        )
     yield ReportTable(("column", "mechanism", "labels", "epsilon"), tuple(rows))
     yield Paragraph(f"All answers of a person together: {_in_words(questionnaire.epsilon)}")
 
@@ -117,8 +151,8 @@ def _in_words(epsilon: float) -> str:
     if math.isinf(epsilon):
         return "The privacy loss epsilon is infinite: some answers rule out some truths."
     return (
-        f"The privacy loss epsilon is {loss_text(epsilon)}: whatever a person reports, nobody's odds about the true "
-        f"answer change by more than a factor of {math.exp(epsilon):.3g}."
+        f"The privacy loss epsilon is {loss_text(epsilon)}: whatever a person reports, nobody's"
+        f" odds about the true answer change by more than a factor of {math.exp(epsilon):.3g}."
     )
 
 
@@ -126,14 +160,20 @@ def _response(n: int, invited: int | None) -> str:
     if invited is None:
         return f"{n:,} people took part."
     if not 0 < n <= invited:
-        raise SurveyError(f"invited = {invited} must be at least the number of people who took part, {n}")
+        raise SurveyError(
+            f"invited = {invited} must be at least the number of people who took part, {n}"
+        )
     return f"{n:,} of {invited:,} people invited took part ({100 * n / invited:.1f} %)."
 
 
 def _table(display: Display) -> ReportTable:
     """All rows, not only the first."""
     header, *rows = display.texts or [display.columns, *display.rows]
-    return ReportTable(tuple(map(str, header)), tuple(tuple(_cell(cell) for cell in row) for row in rows), display.notes)
+    return ReportTable(
+        tuple(map(str, header)),
+        tuple(tuple(_cell(cell) for cell in row) for row in rows),
+        display.notes,
+    )
 
 
 def _cell(cell: Any) -> str:
@@ -156,26 +196,29 @@ def _regressions(formulas: list[Any], file: Path | None, confidence: float) -> I
     for formula in formulas:
         fit = regress_file([] if file is None else file, str(formula))
         columns = ("name", "estimate", "stderr", "low", "high", "p_value")
-        rows = tuple(tuple(_cell(row[column]) for column in columns) for row in fit.rows(confidence))
+        rows = tuple(
+            tuple(_cell(row[column]) for column in columns) for row in fit.rows(confidence)
+        )
         yield Heading(str(formula), 3)
         yield ReportTable(columns, rows, tuple(str(fit).splitlines()[-1 - len(fit.notes) :]))
 
 
-def _limitations(questionnaire: Questionnaire | None, designs: Mapping[str, Any], confidence: float) -> Iterator[Block]:
+def _limitations(
+    questionnaire: Questionnaire | None, designs: Mapping[str, Any], confidence: float
+) -> Iterator[Block]:
     yield Heading("Limitations")
     yield Paragraph(
-        f"Intervals cover the truth with a probability of {100 * confidence:g} %, for the sample and the coins together; they do "
-        "not cover who was not asked, who did not answer, or who answered untruthfully. Intervals of several figures do not "
-        "hold all at once."
+        f"Intervals cover the truth with a probability of {100 * confidence:g} %, for the sample"
+        " and the coins together; they do not cover who was not asked, who did not answer, or who"
+        " answered untruthfully. Intervals of several figures do not hold all at once."
     )
     if questionnaire is not None:
         yield Paragraph(
-            "Randomizing hides single answers, not that a person took part, and not the columns that were kept as they are."
+            "Randomizing hides single answers, not that a person took part, and not the columns"
+            " that were kept as they are."
         )
     if any(math.isinf(estimate.epsilon) for estimate in designs.values()):
-        yield Paragraph("Designs with an infinite epsilon protect by doubt, not by a bound: some answers are conclusive.")
-
-
-def _refusal(name: str, value: object, rule: str, file: str, line: int | None) -> SurveyError:
-    place = f"{file}{f', line {line}' if line else ''}"
-    return SurveyError(f"{place}: {rule}" if name == "file" else f"{place}: {name} = {value!r} {rule}")
+        yield Paragraph(
+            "Designs with an infinite epsilon protect by doubt, not by a bound: some answers are"
+            " conclusive."
+        )

@@ -1,8 +1,10 @@
-"""Rows in random order: where a row stands in a file says whose it is, to anyone who knows how the file was sorted.
+"""Rows in random order: where a row stands in a file says whose it is, to anyone who knows how the
+file was sorted.
 
-The order is a uniform permutation, drawn from the cryptographic source. A large file is dealt out into parts, each row into one
-drawn at random, and each part is shuffled on its own: together that is a uniform permutation too. What lies on the disk
-meanwhile is what is about to be published, in files without a name.
+The order is a uniform permutation, drawn from the cryptographic source. A large file is dealt out
+into parts, each row into one drawn at random, and each part is shuffled on its own: together that
+is a uniform permutation too. What lies on the disk meanwhile is what is about to be published, in
+files without a name.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _Row = tuple[Any, ...]
 def in_random_order(
     write: Callable[[_Columns], None], columns: Sequence[str], source: Source
 ) -> Iterator[Callable[[_Columns], None]]:
-    """A function that takes rows; when all are there, they are written in random order. Nothing is written if that fails."""
+    """A function that takes rows; when all are there, they are written in random order. Nothing is
+    written if that fails."""
     with ExitStack() as files:
         held: list[_Row] = []
         parts: list[IO[bytes]] = []
@@ -38,7 +41,9 @@ def in_random_order(
             held.extend(zip(*(rows[name] for name in columns), strict=True))
             if len(held) > reading.CHUNK_ROWS:
                 if not parts:
-                    parts.extend(files.enter_context(tempfile.TemporaryFile()) for _ in range(_PARTS))
+                    parts.extend(
+                        files.enter_context(tempfile.TemporaryFile()) for _ in range(_PARTS)
+                    )
                 _deal(held, parts, source)
                 held.clear()
 

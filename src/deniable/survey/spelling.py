@@ -1,4 +1,5 @@
-"""Which label a cell spells: yes, true, 1 and 1.0 are alike, a date is its ISO text, and some cells mean "missing"."""
+"""Which label a cell spells: yes, true, 1 and 1.0 are alike, a date is its ISO text, and some cells
+mean "missing"."""
 
 from __future__ import annotations
 
@@ -9,23 +10,31 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from deniable.errors import MissingAnswerError, UnknownLabelError
-from deniable.mechanisms.domain import listed
+from deniable.mechanisms.domain import TRUTH, listed
 
-__all__ = ["MISSING_LABEL", "SEPARATORS", "TRUTH", "cell_text", "is_blank", "is_missing", "spell", "spell_choices"]
+__all__ = [
+    "MISSING_LABEL",
+    "SEPARATORS",
+    "cell_text",
+    "is_blank",
+    "is_missing",
+    "spell",
+    "spell_choices",
+]
 
 SEPARATORS = (";", "|", "\n", ",")
 """What may separate the labels that a person chose, where one may choose several."""
 
 MISSING_LABEL = "missing"
 """The label that `--missing label` gives to an empty cell."""
-TRUTH = dict.fromkeys(("yes", "y", "true", "t", "1"), True) | dict.fromkeys(("no", "n", "false", "f", "0"), False)
 _MISSING_TEXTS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
 # No leading zeros: 007 is a code, and not the number 7.
 _WHOLE_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0*)?")
 
 
 def cell_text(cell: Any) -> str:
-    """A cell as text: without spaces around it, a date in ISO form, and a whole number without a decimal point.
+    """A cell as text: without spaces around it, a date in ISO form, and a whole number without a
+    decimal point.
 
     >>> cell_text(" Oslo "), cell_text(datetime.datetime(2026, 3, 1)), cell_text(2.0), cell_text("2.0")
     ('Oslo', '2026-03-01', '2', '2')
@@ -40,7 +49,8 @@ def cell_text(cell: Any) -> str:
 
 
 def is_missing(cell: Any, labels: Collection[str] | None = ()) -> bool:
-    """Whether a cell means "missing": empty, null, NaN, or a text such as NA unless that is one of the labels.
+    """Whether a cell means "missing": empty, null, NaN, or a text such as NA unless that is one of
+    the labels.
 
     If `labels` is None, any text is a label.
     """
@@ -49,18 +59,27 @@ def is_missing(cell: Any, labels: Collection[str] | None = ()) -> bool:
     if not isinstance(cell, str):
         return False
     text = cell.strip()
-    return not text or (labels is not None and text.lower() in _MISSING_TEXTS and text not in labels)
+    return not text or (
+        labels is not None and text.lower() in _MISSING_TEXTS and text not in labels
+    )
 
 
 def is_blank(cell: Any) -> bool:
-    """Whether a cell is empty: what a question that was not asked, or of which nothing was chosen, looks like."""
-    return cell is None or (isinstance(cell, float) and math.isnan(cell)) or (isinstance(cell, str) and not cell.strip())
+    """Whether a cell is empty: what a question that was not asked, or of which nothing was chosen,
+    looks like."""
+    return (
+        cell is None
+        or (isinstance(cell, float) and math.isnan(cell))
+        or (isinstance(cell, str) and not cell.strip())
+    )
 
 
 def spell_choices(labels: Sequence[Any], cells: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The labels that each cell names, separated by semicolon, bar, comma or line end; an empty cell names none.
+    """The labels that each cell names, separated by semicolon, bar, comma or line end; an empty
+    cell names none.
 
-    A label may itself contain one of these: the first separator that splits the cell into labels counts.
+    A label may itself contain one of these: the first separator that splits the cell into labels
+    counts.
 
     >>> spell_choices(["web", "radio", "books, papers"], ["web; radio", "books, papers", "", "radio,web"])
     [('web', 'radio'), ('books, papers',), (), ('radio', 'web')]
@@ -81,19 +100,26 @@ def spell_choices(labels: Sequence[Any], cells: Sequence[Any]) -> list[tuple[Any
 def _choices(labels: Sequence[Any], cell: Any, position: int) -> tuple[Any, ...]:
     splits: list[list[Any]] = [list(cell)] if isinstance(cell, list | tuple) else [[cell]]
     if isinstance(cell, str):
-        splits += [[part for part in cell.split(separator) if part.strip()] for separator in SEPARATORS if separator in cell]
+        splits += [
+            [part for part in cell.split(separator) if part.strip()]
+            for separator in SEPARATORS
+            if separator in cell
+        ]
     for parts in splits:
         try:
             return tuple(dict.fromkeys(spell(labels, parts)))
         except (MissingAnswerError, UnknownLabelError):
             continue
     if is_missing(cell):
-        raise MissingAnswerError(position, "is missing; an empty cell is an answer without any label")
+        raise MissingAnswerError(
+            position, "is missing; an empty cell is an answer without any label"
+        )
     raise UnknownLabelError(position, f"does not consist of the {listed(labels)}")
 
 
 def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
-    """The label of each cell; MissingAnswerError or UnknownLabelError with the position of the first cell that spells none.
+    """The label of each cell; MissingAnswerError or UnknownLabelError with the position of the
+    first cell that spells none.
 
     >>> spell(["no", "yes"], ["yes", "TRUE", "1.0", 0, False])
     ['yes', 'yes', 'yes', 'no', 'no']
@@ -125,13 +151,16 @@ def spell(labels: Sequence[Any], cells: Sequence[Any]) -> list[Any]:
 
 
 def _forms(labels: Sequence[Any]) -> dict[str | bool, Any]:
-    """The labels by their texts, except texts that two of them share; yes and no also by their truth value."""
+    """The labels by their texts, except texts that two of them share; yes and no also by their
+    truth value."""
     forms: dict[str | bool, Any] = {}
     texts = [cell_text(label) for label in labels]
     counts: dict[str, int] = {}
     for text in texts:
         counts[text] = counts.get(text, 0) + 1
-    forms.update((text, label) for text, label in zip(texts, labels, strict=True) if counts[text] == 1)
+    forms.update(
+        (text, label) for text, label in zip(texts, labels, strict=True) if counts[text] == 1
+    )
     answers = [(TRUTH.get(text.lower()), label) for text, label in zip(texts, labels, strict=True)]
     # A third label, such as "don't know", leaves the other two what they are.
     for truth in (True, False):

@@ -1,4 +1,5 @@
-"""Values and reports as the cells of a file: a label where a report is one, a number or hexadecimal where it is not."""
+"""Values and reports as the cells of a file: a label where a report is one, a number or hexadecimal
+where it is not."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from deniable.errors import MissingAnswerError, ReportFormatError, UnknownLabelError
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.multiple_choice import MultipleChoice
+from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
 from deniable.mechanisms.reports import Reports
 from deniable.mechanisms.values import IndexReports, ValueReports
 from deniable.survey.spelling import is_missing, spell, spell_choices
@@ -21,11 +22,13 @@ __all__ = ["cells_to_reports", "cells_to_values", "reports_to_cells"]
 def cells_to_values(mechanism: Mechanism, cells: Sequence[Any]) -> Sequence[Any]:
     """The labels that the cells of a column spell.
 
-    Raises MissingAnswerError or UnknownLabelError with the position of the first cell that spells none.
+    Raises MissingAnswerError or UnknownLabelError with the position of the first cell that spells
+    none.
     """
     if isinstance(mechanism, MultipleChoice):
         return spell_choices(mechanism.labels, cells)
-    if not mechanism.labels or all(type(cell) is int for cell in cells):  # its domain is any text, or there is nothing to spell
+    # its domain is any text, or there is nothing to spell
+    if not mechanism.labels or all(type(cell) is int for cell in cells):
         return cells
     if mechanism.numeric:
         return [_number(position, cell) for position, cell in enumerate(cells)]
@@ -56,7 +59,11 @@ def cells_to_reports(mechanism: Mechanism, cells: Sequence[Any]) -> Reports:
     if isinstance(mechanism, ValueReports):
         texts = any(isinstance(cell, str) for cell in cells)
         return mechanism.reports(spell(mechanism.report_domain.labels, cells) if texts else cells)
-    data = _numbers(mechanism, cells) if isinstance(mechanism, IndexReports) else _rows(mechanism, cells)
+    data = (
+        _numbers(mechanism, cells)
+        if isinstance(mechanism, IndexReports)
+        else _rows(mechanism, cells)
+    )
     mechanism.check(data)
     return Reports(mechanism, data)
 
@@ -67,9 +74,13 @@ def _numbers(mechanism: IndexReports, cells: Sequence[Any]) -> NDArray[Any]:
         try:
             numbers[position] = int(cell)
         except (TypeError, ValueError, OverflowError):
-            raise ReportFormatError(f"is not a report of {mechanism!r}: it must be a whole number", position) from None
+            raise ReportFormatError(
+                f"is not a report of {mechanism!r}: it must be a whole number", position
+            ) from None
         if not 0 <= numbers[position] < mechanism.n_outputs:
-            raise ReportFormatError(f"lies outside the reports 0 to {mechanism.n_outputs - 1}", position)
+            raise ReportFormatError(
+                f"lies outside the reports 0 to {mechanism.n_outputs - 1}", position
+            )
     return numbers.astype(mechanism.layout[0])
 
 
@@ -83,6 +94,9 @@ def _rows(mechanism: Mechanism, cells: Sequence[Any]) -> NDArray[Any]:
         except (TypeError, ValueError):
             row = b""
         if len(row) != length:
-            raise ReportFormatError(f"is not a report of {mechanism!r}: it must be {2 * length} hexadecimal digits", position)
+            raise ReportFormatError(
+                f"is not a report of {mechanism!r}: it must be {2 * length} hexadecimal digits",
+                position,
+            )
         rows += row
     return np.frombuffer(bytes(rows), dtype=dtype).reshape(len(cells), *shape)

@@ -1,4 +1,5 @@
-"""Write a table of reports: CSV, TSV or either with gzip, Parquet or Stata by its name, or CSV to standard output."""
+"""Write a table of reports: CSV, TSV or either with gzip, Parquet or Stata by its name, or CSV to
+standard output."""
 
 from __future__ import annotations
 
@@ -28,12 +29,16 @@ Write = Callable[[dict[str, list[Any]]], None]
 
 @contextmanager
 def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """A function that appends rows; what it wrote takes the output's place, or goes to standard output, only if all went well."""
+    """A function that appends rows; what it wrote takes the output's place, or goes to standard
+    output, only if all went well."""
     if kind_of(output) == "excel":
-        raise SurveyError(f"{output}: Excel files are only read; name the output .csv, .tsv, .parquet or .dta")
+        raise SurveyError(
+            f"{output}: Excel files are only read; name the output .csv, .tsv, .parquet or .dta"
+        )
     try:
         if output == STANDARD_STREAM:
-            with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:  # holds what is about to be published, and nothing else
+            # holds what is about to be published, and nothing else
+            with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
                 with _text_writer(cast("BinaryIO", spool), output, columns) as write:
                     yield write
                 spool.seek(0)
@@ -62,7 +67,9 @@ def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
 def _text_writer(file: BinaryIO, output: Path, columns: Sequence[str]) -> Iterator[Write]:
     name = output.name.lower()
     packed = gzip.GzipFile(filename="", fileobj=file, mode="wb") if name.endswith(".gz") else None
-    text = io.TextIOWrapper(cast("BinaryIO", packed or file), encoding="utf-8", newline="", write_through=True)
+    text = io.TextIOWrapper(
+        cast("BinaryIO", packed or file), encoding="utf-8", newline="", write_through=True
+    )
     delimiter = "\t" if Path(name.removesuffix(".gz")).suffix in {".tsv", ".tab"} else ","
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
@@ -90,9 +97,13 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[Write]:
     def write(rows: dict[str, list[Any]]) -> None:
         nonlocal writer
         try:
-            table = pa.table({name: rows[name] for name in columns}, schema=writer.schema if writer else None)
+            table = pa.table(
+                {name: rows[name] for name in columns}, schema=writer.schema if writer else None
+            )
         except (pa.ArrowException, TypeError, ValueError):
-            raise SurveyError("a column has cells of several types, which Parquet cannot store: write CSV") from None
+            raise SurveyError(
+                "a column has cells of several types, which Parquet cannot store: write CSV"
+            ) from None
         writer = writer or pq.ParquetWriter(path, table.schema)
         writer.write_table(table)
 

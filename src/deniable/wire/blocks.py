@@ -1,7 +1,8 @@
 """Blocks: thousands of shares in one buffer, column by column, in the order of their message ids.
 
-All shares of a message have the same id, so blocks cut by a prefix of the id bring them together without a shuffle. Ids are
-uniform, so their order says nothing about the order of arrival; and rows in order are matched without sorting them again.
+All shares of a message have the same id, so blocks cut by a prefix of the id bring them together
+without a shuffle. Ids are uniform, so their order says nothing about the order of arrival; and rows
+in order are matched without sorting them again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, WireError
-from deniable.queries.sizes import row_words
 from deniable.wire.message import VERSION, message_words
 from deniable.wire.shares import Share, check_header
+from deniable.wire.sizes import row_words
 
 __all__ = ["LARGEST_BLOCK", "MOST_PREFIX_BITS", "Block", "block_bytes", "common_rows", "cut"]
 
@@ -47,17 +48,24 @@ class Block:
     prefix_bits: int
     prefix: int
     columns: _Words
-    """`row_words` rows of words, one column per share: high and low word of the message id, then the share."""
+    """`row_words` rows of words, one column per share: high and low word of the message id, then
+    the share."""
 
     def __post_init__(self) -> None:
         n_rows = message_words(self.size_class) + 2
         if self.columns.ndim != 2 or len(self.columns) != n_rows or self.columns.dtype != np.uint64:
-            raise WireError("size_class", f"a block of size class {self.size_class} has {n_rows} words per row")
+            raise WireError(
+                "size_class", f"a block of size class {self.size_class} has {n_rows} words per row"
+            )
         if not 1 <= self.columns.shape[1] <= LARGEST_BLOCK:
-            raise WireError("count", f"a block has 1 to {LARGEST_BLOCK} rows, not {self.columns.shape[1]}")
+            raise WireError(
+                "count", f"a block has 1 to {LARGEST_BLOCK} rows, not {self.columns.shape[1]}"
+            )
         if not 0 <= self.prefix_bits <= MOST_PREFIX_BITS or self.prefix >> self.prefix_bits:
             raise WireError(
-                "prefix", f"the prefix {self.prefix} does not have {self.prefix_bits} bits, or has more than {MOST_PREFIX_BITS}"
+                "prefix",
+                f"the prefix {self.prefix} does not have {self.prefix_bits} bits, or has more than"
+                f" {MOST_PREFIX_BITS}",
             )
         high, low = self.columns[:2]
         if not _ascending(high, low):
@@ -71,11 +79,23 @@ class Block:
 
     def __repr__(self) -> str:
         place = f"channel {self.channel:016x}, epoch {self.epoch}, size class {self.size_class}"
-        return f"<block of {len(self):,} shares: {place}, prefix {self.prefix} of {self.prefix_bits} bits>"
+        return (
+            f"<block of {len(self):,} shares: {place}, prefix {self.prefix} of {self.prefix_bits}"
+            " bits>"
+        )
 
     def to_bytes(self) -> bytes:
         """Header and columns."""
-        head = (VERSION, KIND, self.size_class, self.prefix_bits, self.epoch, self.channel, self.prefix, len(self))
+        head = (
+            VERSION,
+            KIND,
+            self.size_class,
+            self.prefix_bits,
+            self.epoch,
+            self.channel,
+            self.prefix,
+            len(self),
+        )
         return _HEADER.pack(*head) + np.ascontiguousarray(self.columns, dtype="<u8").tobytes()
 
     @classmethod
@@ -83,21 +103,31 @@ class Block:
         """What :meth:`to_bytes` wrote, checked. The columns are read in place, without a copy."""
         size_class, prefix_bits, epoch, channel = check_header(content, KIND, "a block")
         if len(content) < _HEADER.size:
-            raise WireError("truncated", f"a block has a header of {_HEADER.size} bytes, but there are only {len(content)}")
+            raise WireError(
+                "truncated",
+                f"a block has a header of {_HEADER.size} bytes, but there are only {len(content)}",
+            )
         prefix, count = struct.unpack_from("<II", content, 16)
         if not 1 <= count <= LARGEST_BLOCK:
             raise WireError("count", f"a block has 1 to {LARGEST_BLOCK} rows, not {count}")
         length = _HEADER.size + 8 * row_words(size_class) * count
         if len(content) != length:
             reason = "truncated" if len(content) < length else "trailing"
-            raise WireError(reason, f"a block of {count} rows of size class {size_class} has {length} bytes, not {len(content)}")
+            raise WireError(
+                reason,
+                f"a block of {count} rows of size class {size_class} has {length} bytes, not"
+                f" {len(content)}",
+            )
         columns = np.frombuffer(content, dtype="<u8", offset=_HEADER.size).reshape(-1, count)
         return cls(channel, epoch, size_class, prefix_bits, prefix, columns)
 
     def shares(self) -> list[Share]:
         """The shares, one by one."""
         rows = np.ascontiguousarray(self.columns.T)
-        return [Share(self.channel, self.epoch, self.size_class, row[:2].tobytes(), row[2:].tobytes()) for row in rows]
+        return [
+            Share(self.channel, self.epoch, self.size_class, row[:2].tobytes(), row[2:].tobytes())
+            for row in rows
+        ]
 
 
 def _ascending(high: _Words, low: _Words) -> bool:
@@ -107,14 +137,22 @@ def _ascending(high: _Words, low: _Words) -> bool:
 
 
 def cut(
-    channel: int, epoch: int, size_class: int, columns: _Words, prefix_bits: int, most_rows: int = LARGEST_BLOCK
+    channel: int,
+    epoch: int,
+    size_class: int,
+    columns: _Words,
+    prefix_bits: int,
+    most_rows: int = LARGEST_BLOCK,
 ) -> tuple[list[Block], int]:
-    """Rows in any order as blocks, sorted and cut by the first bits of the message id; and how many rows were repeated ids.
+    """Rows in any order as blocks, sorted and cut by the first bits of the message id; and how many
+    rows were repeated ids.
 
     Of rows with the same id, the first is kept: a share that arrives twice counts once.
     """
     if not 0 <= prefix_bits <= MOST_PREFIX_BITS:
-        raise ParameterError("prefix_bits", prefix_bits, f"must lie between 0 and {MOST_PREFIX_BITS}")
+        raise ParameterError(
+            "prefix_bits", prefix_bits, f"must lie between 0 and {MOST_PREFIX_BITS}"
+        )
     if not 1 <= most_rows <= LARGEST_BLOCK:
         raise ParameterError("most_rows", most_rows, f"must lie between 1 and {LARGEST_BLOCK}")
     order, n_repeated = _order(columns[0], columns[1])
@@ -134,7 +172,8 @@ def cut(
 
 
 def _order(high: _Words, low: _Words) -> tuple[NDArray[np.intp], int]:
-    """The positions of the rows in order of their ids, only the first of each id; and how many were left out."""
+    """The positions of the rows in order of their ids, only the first of each id; and how many were
+    left out."""
     order = np.argsort(high)
     ordered = high[order]
     tied = ordered[1:] == ordered[:-1]
@@ -146,7 +185,8 @@ def _order(high: _Words, low: _Words) -> tuple[NDArray[np.intp], int]:
 
 
 def common_rows(columns: Sequence[_Words]) -> list[NDArray[np.intp]]:
-    """The positions, in each of these, of the message ids common to all. Ids ascend in each, as in a block.
+    """The positions, in each of these, of the message ids common to all. Ids ascend in each, as in
+    a block.
 
     >>> one, two = (np.array([high, [0] * len(high)], dtype=np.uint64) for high in ([1, 4, 7], [4, 5, 7, 9]))
     >>> [places.tolist() for places in common_rows([one, two])]
@@ -166,10 +206,13 @@ def _intersection(left: _Words, right: _Words) -> tuple[NDArray[np.intp], NDArra
     if not left.shape[1] or not right.shape[1]:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
     if (right[0, 1:] == right[0, :-1]).any() or (left[0, 1:] == left[0, :-1]).any():
-        # Ids do not share their high word by chance: if they do, somebody chose them, and whole ids are compared.
+        # Ids do not share their high word by chance: if they do, somebody chose them, and whole ids
+        # are compared.
         named = [np.ascontiguousarray(ids.T).view("V16").reshape(-1) for ids in (left, right)]
         index = {name.tobytes(): i for i, name in enumerate(named[1])}
-        pairs = [(i, index[name.tobytes()]) for i, name in enumerate(named[0]) if name.tobytes() in index]
+        pairs = [
+            (i, index[name.tobytes()]) for i, name in enumerate(named[0]) if name.tobytes() in index
+        ]
         found = np.array(pairs, dtype=np.intp).reshape(-1, 2)
         return found[:, 0], found[:, 1]
     at = np.minimum(np.searchsorted(right[0], left[0]), right.shape[1] - 1)

@@ -1,7 +1,9 @@
-"""Marks: a proxy's promise, written between its blocks, that no more shares will come for epochs before a given one.
+"""Marks: a proxy's promise, written between its blocks, that no more shares will come for epochs
+before a given one.
 
-In a log with several partitions, every partition carries its own mark, after the last block that the promise covers. So anyone
-who reads a partition in order knows from it alone when an epoch is complete.
+In a log with several partitions, every partition carries its own mark, after the last block that
+the promise covers. So anyone who reads a partition in order knows from it alone when an epoch is
+complete.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ _RECORD = struct.Struct("<BBHIQ")
 
 
 def is_mark(content: bytes | memoryview) -> bool:
-    """Whether a record of a log claims to be a mark; anything else is read as a block, and refused if it is not one."""
+    """Whether a record of a log claims to be a mark; anything else is read as a block, and refused
+    if it is not one."""
     return content[1:2] == b"M"
 
 
@@ -46,5 +49,7 @@ class MarkRecord(NamedTuple):
         version, kind, reserved, epoch, channel = _RECORD.unpack(content)
         check_stamp("a mark", version, kind, KIND)
         if reserved:
-            raise WireError("reserved", f"the third and fourth byte of a mark are {reserved:#06x} but must be 0")
+            raise WireError(
+                "reserved", f"the third and fourth byte of a mark are {reserved:#06x} but must be 0"
+            )
         return cls(channel, epoch)

@@ -1,7 +1,9 @@
-"""Shares: a message split into n pieces of which any n - 1 are uniform noise, under a message id drawn for it alone.
+"""Shares: a message split into n pieces of which any n - 1 are uniform noise, under a message id
+drawn for it alone.
 
-For one message, in this order, the source is asked for: id (two words), key (two words), then the words of every share except the
-last, which is the message XOR all others. In bulk, each message's draws stay together: the same script gives the same bytes.
+For one message, in this order, the source is asked for: id (two words), key (two words), then the
+words of every share except the last, which is the message XOR all others. In bulk, each message's
+draws stay together: the same script gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,11 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import ParameterError, WireError
-from deniable.queries.sizes import row_words
 from deniable.randomness import Source, system_source
-from deniable.wire.message import ANSWER, CHUNK, VERSION, Message, Opened, check_stamp, message_words, open_columns, seal_columns
+from deniable.wire.message import (
+    ANSWER,
+    CHUNK,
+    VERSION,
+    Message,
+    Opened,
+    check_stamp,
+    message_words,
+    open_columns,
+    seal_columns,
+)
+from deniable.wire.sizes import row_words
 
-__all__ = ["Share", "join", "join_columns", "read_batch", "record_bytes", "split", "split_columns"]
+__all__ = [
+    "Share",
+    "join",
+    "join_columns",
+    "pack_records",
+    "read_batch",
+    "record_bytes",
+    "split",
+    "split_columns",
+]
 
 _HEADER = struct.Struct("<BBBBIQ")
 KIND = ord("S")
@@ -33,9 +54,13 @@ def record_bytes(size_class: int) -> int:
 
 
 def check_header(content: bytes | memoryview, kind: int, what: str) -> tuple[int, int, int, int]:
-    """Size class, fourth byte, epoch and channel of a share or block, if its version and kind are right."""
+    """Size class, fourth byte, epoch and channel of a share or block, if its version and kind are
+    right."""
     if len(content) < _HEADER.size:
-        raise WireError("truncated", f"{what} has a header of {_HEADER.size} bytes, but there are only {len(content)}")
+        raise WireError(
+            "truncated",
+            f"{what} has a header of {_HEADER.size} bytes, but there are only {len(content)}",
+        )
     version, found, size_class, fourth, epoch, channel = _HEADER.unpack_from(content)
     check_stamp(what, version, found, kind)
     message_words(size_class)
@@ -44,7 +69,8 @@ def check_header(content: bytes | memoryview, kind: int, what: str) -> tuple[int
 
 @dataclass(frozen=True, repr=False)
 class Share:
-    """One proxy's piece of a message. Everything but `payload` is in clear; repr shows neither the payload nor the id."""
+    """One proxy's piece of a message. Everything but `payload` is in clear; repr shows neither the
+    payload nor the id."""
 
     channel: int
     epoch: int
@@ -53,11 +79,18 @@ class Share:
     payload: bytes
 
     def __repr__(self) -> str:
-        return f"<share of channel {self.channel:016x}, epoch {self.epoch}, size class {self.size_class}>"
+        return (
+            f"<share of channel {self.channel:016x}, epoch {self.epoch}, size class"
+            f" {self.size_class}>"
+        )
 
     def to_bytes(self) -> bytes:
         """The record that travels to a proxy."""
-        return _HEADER.pack(VERSION, KIND, self.size_class, 0, self.epoch, self.channel) + self.id + self.payload
+        return (
+            _HEADER.pack(VERSION, KIND, self.size_class, 0, self.epoch, self.channel)
+            + self.id
+            + self.payload
+        )
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Share:
@@ -68,16 +101,41 @@ class Share:
         length = record_bytes(size_class)
         if len(content) != length:
             reason = "truncated" if len(content) < length else "trailing"
-            raise WireError(reason, f"a share of size class {size_class} has {length} bytes, not {len(content)}")
-        return cls(channel, epoch, size_class, content[_HEADER.size : _HEADER.size + 16], content[_HEADER.size + 16 :])
+            raise WireError(
+                reason, f"a share of size class {size_class} has {length} bytes, not {len(content)}"
+            )
+        return cls(
+            channel,
+            epoch,
+            size_class,
+            content[_HEADER.size : _HEADER.size + 16],
+            content[_HEADER.size + 16 :],
+        )
+
+
+def pack_records(columns: _Words, channel: int, epoch: int, size_class: int) -> bytes:
+    """The records of many shares, one after the other: those of :meth:`Share.to_bytes`, in bulk.
+
+    `columns` are those of :func:`split_columns`: a column for each share, with its id and its
+    payload.
+    """
+    out = np.empty((columns.shape[1], record_bytes(size_class)), dtype=np.uint8)
+    header = _HEADER.pack(VERSION, KIND, size_class, 0, epoch, channel)
+    out[:, : _HEADER.size] = np.frombuffer(header, dtype=np.uint8)
+    out[:, _HEADER.size :] = np.ascontiguousarray(columns.T, dtype="<u8").view(np.uint8)
+    return out.tobytes()
 
 
 def _check_shares(n_shares: int) -> None:
     if n_shares < 2:
-        raise ParameterError("n_shares", n_shares, "must be at least 2: a single share would be the message")
+        raise ParameterError(
+            "n_shares", n_shares, "must be at least 2: a single share would be the message"
+        )
 
 
-def split(message: Message, size_class: int, n_shares: int, channel: int, source: Source | None = None) -> list[Share]:
+def split(
+    message: Message, size_class: int, n_shares: int, channel: int, source: Source | None = None
+) -> list[Share]:
     """The message as shares, one per proxy."""
     _check_shares(n_shares)
     length = 8 * message_words(size_class)
@@ -94,8 +152,14 @@ def join(shares: Sequence[Share]) -> Message:
         raise WireError("shares", f"a message has at least 2 shares, not {len(shares)}")
     first = shares[0]
     for share in shares[1:]:
-        if (share.channel, share.epoch, share.size_class) != (first.channel, first.epoch, first.size_class):
-            raise WireError("shares", "the shares came in different channels, epochs or size classes")
+        if (share.channel, share.epoch, share.size_class) != (
+            first.channel,
+            first.epoch,
+            first.size_class,
+        ):
+            raise WireError(
+                "shares", "the shares came in different channels, epochs or size classes"
+            )
         if share.id != first.id:
             raise WireError("shares", "the shares are of different messages")
     return Message.open(_xor([share.payload for share in shares]), first.size_class, first.epoch)
@@ -120,7 +184,8 @@ def split_columns(
 ) -> list[_Words]:
     """Many reports (one row of bytes each) as rows for each proxy: the bulk form of :func:`split`.
 
-    What comes back is, for each proxy, `row_words` rows of words with one column per message: message id, then share.
+    What comes back is, for each proxy, `row_words` rows of words with one column per message:
+    message id, then share.
     """
     _check_shares(n_shares)
     n_words = message_words(size_class)
@@ -173,21 +238,26 @@ def join_columns(shares: Sequence[_Words], epoch: int) -> Opened:
 
 
 def read_batch(content: bytes) -> dict[tuple[int, int, int], _Words]:
-    """Many share records of one size class, one after the other, as columns for each (channel, epoch, size class).
+    """Many share records of one size class, one after the other, as columns for each (channel,
+    epoch, size class).
 
     Used by a proxy on the body of an upload: all of it is accepted, or none.
     """
     size_class, *_ = check_header(content, KIND, "a share")
     length = record_bytes(size_class)
     if len(content) % length:
-        rule = f"records of size class {size_class} have {length} bytes, and {len(content)} is not a multiple of that"
+        rule = (
+            f"records of size class {size_class} have {length} bytes, and {len(content)} is not a"
+            " multiple of that"
+        )
         raise WireError("truncated", rule)
     records = np.frombuffer(content, dtype="<u8").reshape(-1, length // 8)
     heads = records[:, 0] & np.uint64(0xFFFFFFFF)
     odd = np.flatnonzero(heads != heads[0])
     if odd.size:
         at = int(odd[0]) * length
-        Share.from_bytes(content[at : at + length])  # says what is wrong, unless it is only the size class
+        # says what is wrong, unless it is only the size class
+        Share.from_bytes(content[at : at + length])
         raise WireError("size_class", "all records of an upload must have the same size class")
     Share.from_bytes(content[:length])
     out = {}

@@ -16,7 +16,8 @@ _Words = NDArray[np.uint64]
 
 _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _MASK = (1 << 64) - 1
-# Shift amounts as arrays, made once: converting a number takes NumPy as long as shifting thousands of words.
+# Shift amounts as arrays, made once: converting a number takes NumPy as long as shifting thousands
+# of words.
 _BITS = {bits: np.array(bits, dtype=np.uint64) for bits in (13, 16, 17, 21, 32, 43, 47, 48, 51)}
 
 
@@ -50,7 +51,8 @@ def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
 def siphash_columns(key0: _Words, key1: _Words, words: _Words) -> _Words:
     """The SipHash-2-4 of each column of `words`, under the key of that column.
 
-    The caller keeps the number of columns small enough for a core's cache: every step visits all of them.
+    The caller keeps the number of columns small enough for a core's cache: every step visits all of
+    them.
     """
     keys = key0, key1
     state = [keys[i % 2] ^ np.uint64(initial) for i, initial in enumerate(_INITIAL)]

@@ -5,19 +5,39 @@ from __future__ import annotations
 import json
 import struct
 
-from deniable.wire.batches import Outcome, pack_batch, pack_outcomes, unpack_batch, unpack_outcomes
+from deniable.wire.batches import (
+    UploadOutcome,
+    pack_batch,
+    pack_outcomes,
+    unpack_batch,
+    unpack_outcomes,
+)
 
 WEIGHT, LONGEST = 24, 400
-DICTIONARY = [b"\x01U\x00\x00", b"\x01R\x00\x00", b'[["late", 410, "closed", null]]', b'["', b"null", b"429"]
+DICTIONARY = [
+    b"\x01U\x00\x00",
+    b"\x01R\x00\x00",
+    b'[["late", 410, "closed", null]]',
+    b'["',
+    b"null",
+    b"429",
+]
 
 
 def seeds() -> list[bytes]:
-    refused = Outcome(0, 0, ("late", 410, "the epoch is closed", None))
+    refused = UploadOutcome(0, 0, ("late", 410, "the epoch is closed", None))
     return [
         pack_batch([], []),
         pack_batch([b"a" * 32, b"b" * 32], [b"one", b""]),
         pack_outcomes([]),
-        pack_outcomes([Outcome(1, 0), refused, Outcome(3, 4), Outcome(0, 0, ("busy", 503, "", 5))]),
+        pack_outcomes(
+            [
+                UploadOutcome(1, 0),
+                refused,
+                UploadOutcome(3, 4),
+                UploadOutcome(0, 0, ("busy", 503, "", 5)),
+            ]
+        ),
     ]
 
 
@@ -35,4 +55,6 @@ def check(data: bytes) -> None:
         assert unpack_outcomes(pack_outcomes(outcomes)) == outcomes
         return
     uploads = unpack_batch(data)
-    assert pack_batch([client for client, _ in uploads], [content for _, content in uploads]) == data
+    assert (
+        pack_batch([client for client, _ in uploads], [content for _, content in uploads]) == data
+    )

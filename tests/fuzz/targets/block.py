@@ -6,7 +6,7 @@ import numpy as np
 
 from deniable.wire.blocks import Block, cut
 from fuzz.vectors import agrees, vectors
-from toolkit import wire_reference
+from toolkit.references import wire_reference
 
 WEIGHT, LONGEST = 24, 700
 DICTIONARY = [b"\x01B\x00\x03", b"\x01B\x01\x00", b"\x01S", bytes(8), b"\xff" * 8]
@@ -20,7 +20,9 @@ def seeds() -> list[bytes]:
 def check(data: bytes) -> None:
     block = agrees(wire_reference.block_fault(data), lambda: Block.from_bytes(data))
     assert block.to_bytes() == data
-    assert [share.id + share.payload for share in block.shares()] == [row for _, row in wire_reference.block_rows_of(data)]
+    assert [share.id + share.payload for share in block.shares()] == [
+        row for _, row in wire_reference.block_rows_of(data)
+    ]
     shuffled = block.columns[:, np.arange(len(block))[::-1]]
     (again,), repeated = cut(block.channel, block.epoch, block.size_class, shuffled, 0)
     assert repeated == 0

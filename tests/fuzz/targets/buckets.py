@@ -1,4 +1,5 @@
-"""Columns of buckets, and values: one by one, in bulk, and bucket by bucket they fall into the same place."""
+"""Columns of buckets, and values: one by one, in bulk, and bucket by bucket they fall into the same
+place."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import json
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.queries.buckets import NONE, Column, Range
+from deniable.queries.columns.bucket_index import NONE
+from deniable.queries.columns.column import Column
+from deniable.queries.columns.ranges import Range
 
 WEIGHT, LONGEST = 6, 300
 DICTIONARY = [
@@ -21,7 +24,18 @@ DICTIONARY = [
     b"-0.0",
     b'","',
 ]
-DICTIONARY += [b"[[", b"],[", b"]]", b'"a"', b"null", b"true", b"2.5", b'"regex:(a|b)*"', b'"glob:[!a]?"', b'"5e-324"']
+DICTIONARY += [
+    b"[[",
+    b"],[",
+    b"]]",
+    b'"a"',
+    b"null",
+    b"true",
+    b"2.5",
+    b'"regex:(a|b)*"',
+    b'"glob:[!a]?"',
+    b'"5e-324"',
+]
 
 
 def seeds() -> list[bytes]:
@@ -43,18 +57,24 @@ def check(data: bytes) -> None:
         raise ParameterError("data", "these", "are no buckets and values") from None
     flags = [bool(flag) for flag in flags] + [False, False]
     column = Column("c", buckets, other=flags[0], overlapping=flags[1])
-    again = Column("c", column.to_dict()["buckets"], other=flags[0], kind=column.kind, overlapping=flags[1])
+    again = Column(
+        "c", column.to_dict()["buckets"], other=flags[0], kind=column.kind, overlapping=flags[1]
+    )
     assert again.buckets == column.buckets
     values = [value for value in values if isinstance(value, int | float | str) or value is None]
     for value in values:
         holding = [i for i, bucket in enumerate(column.buckets) if _holds(bucket, value)]
-        assert flags[1] or len(holding) < 2, f"{value!r} is in the buckets {holding}, which do not overlap"
+        assert flags[1] or len(holding) < 2, (
+            f"{value!r} is in the buckets {holding}, which do not overlap"
+        )
         expected = holding or ([len(column.buckets)] if flags[0] else [])
         assert column.indices(value) == expected, value
         assert column.index(value) == (expected[0] if expected else NONE)
     for kind in (float, int, str):
         alike = [
-            value for value in values if type(value) is kind and (not isinstance(value, int) or -(1 << 63) <= value < 1 << 63)
+            value
+            for value in values
+            if type(value) is kind and (not isinstance(value, int) or -(1 << 63) <= value < 1 << 63)
         ]
         bulk = column.index_many(np.array(alike, dtype=object if kind is str else None)).tolist()
         assert bulk == [column.index(value) for value in alike]
@@ -64,6 +84,7 @@ def _holds(bucket: object, value: object) -> bool:
     if isinstance(bucket, Range):
         if not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - only NaN differs from itself
             return False
-        low = value >= bucket.low if bucket.low_closed else value > bucket.low  # Python compares integers and doubles exactly
+        # Python compares integers and doubles exactly
+        low = value >= bucket.low if bucket.low_closed else value > bucket.low
         return low and (value <= bucket.high if bucket.high_closed else value < bucket.high)
     return isinstance(value, str) and bucket.holds(value)  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""What stands beside tables: mechanisms, questions, records of earlier randomizations, hierarchies. First byte: which."""
+"""What stands beside tables: mechanisms, questions, records of earlier randomizations, hierarchies.
+First byte: which."""
 
 from __future__ import annotations
 
@@ -36,11 +37,20 @@ DICTIONARY += [
 
 def seeds() -> list[bytes]:
     return [
-        b'm[columns.smokes]\nmechanism = "BinaryResponse"\np = 0.5\nq = 0.5\n[columns.city]\nmechanism = "DirectEncoding"\n'
-        b'values = ["Oslo", "Rome"]\nepsilon = 1.0\n',
-        b'm[questionnaire]\nask = 1\nweights = { a = 1.0, b = 2.0 }\n[columns.a]\nmechanism = "OptimizedUnary"\n'
-        b'values = 3\nepsilon = 1\n[columns.b]\nmechanism = "SquareWave"\nlow = 0\nhigh = 9\nepsilon = 1.0\nbins = 8\n',
-        b'q[questions.smokes]\nlabels = ["no", "yes"]\nimportance = 2\n[questions.age]\nlow = 18\nhigh = 95\nintegers = true\n',
+        (
+            b'm[columns.smokes]\nmechanism = "BinaryResponse"\np = 0.5\nq ='
+            b' 0.5\n[columns.city]\nmechanism = "DirectEncoding"\nvalues = ["Oslo",'
+            b' "Rome"]\nepsilon = 1.0\n'
+        ),
+        (
+            b"m[questionnaire]\nask = 1\nweights = { a = 1.0, b = 2.0 }\n[columns.a]\nmechanism ="
+            b' "OptimizedUnary"\nvalues = 3\nepsilon = 1\n[columns.b]\nmechanism ='
+            b' "SquareWave"\nlow = 0\nhigh = 9\nepsilon = 1.0\nbins = 8\n'
+        ),
+        (
+            b'q[questions.smokes]\nlabels = ["no", "yes"]\nimportance = 2\n[questions.age]\nlow ='
+            b" 18\nhigh = 95\nintegers = true\n"
+        ),
         b'r[[randomized]]\noutput = "x.csv"\nat = 2026-01-01T00:00:00Z\nepsilon = { age = 1.5 }\n',
         b"hOslo,Norway,Europe\nRome,Italy,Europe\n",
         b"hvalue,parent\nOslo,Norway\nNorway,Europe\n",

@@ -1,4 +1,5 @@
-"""JSON files and answers: key rings, budgets, witnesses, results, requests for history, lists of queries. First byte: which."""
+"""JSON files and answers: key rings, budgets, witnesses, results, requests for history, lists of
+queries. First byte: which."""
 
 from __future__ import annotations
 
@@ -6,15 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deniable.aggregator.history.history_request import HistoryRequest
-from deniable.client.upload import read_list
+from deniable.aggregator.history.request import HistoryRequest
+from deniable.client.http_transport import read_list
 from deniable.client.witness import Witness
-from deniable.curator.budget import Budget
+from deniable.curator.budget import CuratorBudget
 from deniable.errors import DocumentError
 from deniable.estimation.estimate import Estimate
-from deniable.mechanisms.direct import DirectEncoding
-from deniable.queries.keys import AnalystKey, KeyRing, PublicKey, TrustedKey
-from deniable.queries.signing import SignedQuery
+from deniable.mechanisms.protocols.direct import DirectEncoding
+from deniable.queries.signed.key_ring import KeyRing, TrustedKey
+from deniable.queries.signed.keys import AnalystKey, PublicKey
+from deniable.queries.signed.signing import SignedQuery
 from deniable.randomness import seeded_source
 from fuzz.files import put
 
@@ -55,15 +57,31 @@ def seeds() -> list[bytes]:
     KeyRing([TrustedKey(AnalystKey("City", bytes(32)).public, 5, 10)]).save(path)
     mechanism = DirectEncoding(["a", "b"], 1.0)
     estimate = mechanism.estimate(mechanism.privatize(["a", "b", "b"] * 4, source=seeded_source(1)))
-    ledger = {"version": 1, "spent": {"a": "1/3"}, "drawn": [["a", "q"]], "history": [[5, "a", "1/3"]]}
-    budget = {"format": "deniable curator budget 1", "epsilon": "3/2", "basis": {"table": "ab"}, "ledger": ledger}
+    ledger = {
+        "version": 1,
+        "spent": {"a": "1/3"},
+        "drawn": [["a", "q"]],
+        "history": [[5, "a", "1/3"]],
+    }
+    budget = {
+        "format": "deniable curator budget 1",
+        "epsilon": "3/2",
+        "basis": {"table": "ab"},
+        "ledger": ledger,
+    }
     return [
         b"k" + path.read_bytes(),
         b"b" + json.dumps(budget).encode(),
         b'w{"store": "ab", "changes": 4}',
         b"e" + json.dumps(estimate.to_dict()).encode(),
-        b'h{"from": "2026-01-01", "to": "1750000000", "fraction": "0.5", "merge": ["a=b"], "by": "x"}',
-        b'l[{"format": "deniable signed query 1", "query": "{}", "key": "0123456789abcdef", "signature": "00"}]',
+        (
+            b'h{"from": "2026-01-01", "to": "1750000000", "fraction": "0.5", "merge": ["a=b"],'
+            b' "by": "x"}'
+        ),
+        (
+            b'l[{"format": "deniable signed query 1", "query": "{}", "key": "0123456789abcdef",'
+            b' "signature": "00"}]'
+        ),
     ]
 
 
@@ -74,10 +92,12 @@ def check(data: bytes) -> None:
         path = put("again.json", b"")
         ring.save(path)
         again = KeyRing.load(path)
-        assert {trusted.key.id: trusted for trusted in again} == {trusted.key.id: trusted for trusted in ring}
+        assert {trusted.key.id: trusted for trusted in again} == {
+            trusted.key.id: trusted for trusted in ring
+        }
         assert all(isinstance(trusted.key, PublicKey) for trusted in ring)
     elif kind == b"b":
-        budget = Budget.at(put("budget.json", content))
+        budget = CuratorBudget.at(put("budget.json", content))
         assert 0 <= budget.spent <= budget.epsilon
     elif kind == b"w":
         Witness(put("witness.json", content)).check(Path("store.db"), "ab", 4)

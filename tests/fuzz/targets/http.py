@@ -1,6 +1,8 @@
-"""Requests to a proxy: uploads, batches of a collector, enrolment, publication, whatever address. Nothing is ever answered 5xx.
+"""Requests to a proxy: uploads, batches of a collector, enrolment, publication, whatever address.
+Nothing is ever answered 5xx.
 
-An input is a method, an address and a role in the first line, headers up to an empty line, and the body.
+An input is a method, an address and a role in the first line, headers up to an empty line, and the
+body.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from functools import cache
 from typing import Any
 
 from deniable.errors import RefusedError
-from deniable.proxy.api import Proxy, create_app
 from deniable.proxy.enrolment import EnrolmentRules
-from deniable.proxy.intake import Rules
-from deniable.proxy.proxy_settings import Settings
-from deniable.queries.keys import AnalystKey
-from deniable.queries.signing import sign
+from deniable.proxy.intake.uploads import IntakeRules
+from deniable.proxy.service import ProxyService
+from deniable.proxy.settings import ProxySettings
+from deniable.proxy.web.api import create_app
+from deniable.queries.signed.keys import AnalystKey
+from deniable.queries.signed.signing import sign
 from deniable.service.tokens import Role
 from deniable.wire.batches import pack_batch
 from deniable.wire.message import Message
@@ -54,9 +57,11 @@ OCTETS = b"content-type: application/octet-stream\n\n"
 def proxy() -> Any:
     """A real one, in this process, and a function that asks it."""
     rules = EnrolmentRules(mode="invitation", per_hour_and_address=1 << 30, per_second=1 << 20)
-    settings = Settings(folder() / "proxy", intake=Rules(threshold=64, most_ids=1 << 20), enrolment=rules)
+    settings = ProxySettings(
+        folder() / "proxy", intake=IntakeRules(threshold=64, most_ids=1 << 20), enrolment=rules
+    )
     loop = asyncio.new_event_loop()
-    made = Proxy(settings, clock=lambda: NOW)
+    made = ProxyService(settings, clock=lambda: NOW)
     app = create_app(made)
     made.board.publish(QUERY.id, sign(QUERY, AnalystKey(QUERY.analyst, bytes(32))).to_bytes())
     made.intake.set_channels(made.board.channels())
@@ -65,7 +70,9 @@ def proxy() -> Any:
     return made, tokens, lambda request: loop.run_until_complete(_asked(app, request))
 
 
-async def _asked(app: Callable[..., Any], request: tuple[str, str, list[tuple[bytes, bytes]], bytes]) -> tuple[int, bytes]:
+async def _asked(
+    app: Callable[..., Any], request: tuple[str, str, list[tuple[bytes, bytes]], bytes]
+) -> tuple[int, bytes]:
     method, target, headers, body = request
     path, _, query = target.partition("?")
     parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -78,8 +85,19 @@ async def _asked(app: Callable[..., Any], request: tuple[str, str, list[tuple[by
         out.append(message)
 
     scope = {
-        **{"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http", "path": path},
-        **{"raw_path": path.encode("latin-1", "replace"), "query_string": query.encode("latin-1", "replace"), "headers": headers},
+        **{
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+        },
+        **{
+            "raw_path": path.encode("latin-1", "replace"),
+            "query_string": query.encode("latin-1", "replace"),
+            "headers": headers,
+        },
         **{"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8600), "root_path": ""},
     }
     await app(scope, receive, send)
@@ -88,7 +106,10 @@ async def _asked(app: Callable[..., Any], request: tuple[str, str, list[tuple[by
 
 def seeds() -> list[bytes]:
     epoch = QUERY.schedule.epochs_begun(NOW) - 1
-    shares = [each.to_bytes() for each in split(Message(QUERY.tag, epoch, b"\x01\x02"), 0, 2, QUERY.channel_tag)]
+    shares = [
+        each.to_bytes()
+        for each in split(Message(QUERY.tag, epoch, b"\x01\x02"), 0, 2, QUERY.channel_tag)
+    ]
     record = bytes.fromhex(vectors("wire")["good_messages"][0]["shares"][0])
     signed = sign(make_query(id="x"), AnalystKey("City of Exampleton", bytes(32))).to_bytes()
     return [
@@ -115,11 +136,16 @@ def check(data: bytes) -> None:
     first, *lines = head.split(b"\n")
     method, target, role = ([*first.decode("latin-1").split(" "), "", "", ""])[:3]
     made, tokens, ask = proxy()
-    headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    headers = [
+        (name.strip().lower(), value.strip())
+        for name, _, value in (line.partition(b":") for line in lines)
+    ]
     if role in tokens:
         headers.append((b"authorization", f"Bearer {tokens[role]}".encode()))
     before = sum(made.refusals.values()), made.refusals["internal"]
-    status, answer = ask((method or "GET", target if target.startswith("/") else "/" + target, headers, body))
+    status, answer = ask(
+        (method or "GET", target if target.startswith("/") else "/" + target, headers, body)
+    )
     assert made.refusals["internal"] == before[1], answer
     if status < 400:
         assert status in (200, 201, 202, 204, 304), status

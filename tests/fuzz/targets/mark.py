@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deniable.wire.marks import MarkRecord, is_mark
 from fuzz.vectors import agrees
-from toolkit import wire_reference
+from toolkit.references import wire_reference
 
 WEIGHT, LONGEST = 16, 24
 DICTIONARY = [b"\x01M\x00\x00"]

@@ -1,10 +1,11 @@
-"""Globs and regular expressions against Python's own: pattern, texts, one a line. First byte `g`: a glob."""
+"""Globs and regular expressions against Python's own: pattern, texts, one a line. First byte `g`: a
+glob."""
 
 from __future__ import annotations
 
 import re
 
-from deniable.queries.patterns import compile_pattern, first_overlap
+from deniable.queries.columns.patterns import compile_pattern, first_overlap
 
 WEIGHT, LONGEST = 4, 80
 DICTIONARY = [
@@ -44,7 +45,10 @@ def check(data: bytes) -> None:
     pattern, *texts = data[1:].decode("utf-8", "replace").split("\n")[:4]
     kind = "glob" if data[:1] == b"g" else "regex"
     automaton = compile_pattern(kind, pattern)
-    reference = re.compile(_translated(pattern) if kind == "glob" else pattern, re.ASCII | (re.DOTALL if kind == "glob" else 0))
+    reference = re.compile(
+        _translated(pattern) if kind == "glob" else pattern,
+        re.ASCII | (re.DOTALL if kind == "glob" else 0),
+    )
     for text in [*texts, "", pattern]:
         if len(text) <= 12:  # Python's may take exponential time
             assert automaton.matches(text) == (reference.fullmatch(text) is not None), text
@@ -67,7 +71,13 @@ def _translated(glob: str) -> str:
             end = glob.index("]", end + 1)  # one that comes first stands for itself
             inside = glob[at:end]
             negated = inside.startswith("!")
-            members = inside[negated:].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
+            members = (
+                inside[negated:]
+                .replace("\\", "\\\\")
+                .replace("[", "\\[")
+                .replace("]", "\\]")
+                .replace("^", "\\^")
+            )
             members = members.replace("&", "\\&").replace("~", "\\~").replace("|", "\\|")
             out += f"[{'^' if negated else ''}{members}]"
             at = end + 1

@@ -6,7 +6,14 @@ import json
 import struct
 from typing import Any
 
-from deniable import BasicRappor, DirectEncoding, LocalHashing, OptimizedUnary, SubsetSelection, seeded_source
+from deniable import (
+    BasicRappor,
+    DirectEncoding,
+    LocalHashing,
+    OptimizedUnary,
+    SubsetSelection,
+    seeded_source,
+)
 from deniable.errors import DeniableError
 from deniable.graphs.reports import GraphReports
 from deniable.mechanisms.reports import Reports, Tally
@@ -46,7 +53,9 @@ def seeds() -> list[bytes]:
         SubsetSelection(6, 1.0),
         LocalHashing(9, 1.0),
     ):
-        reports = mechanism.privatize([0, 1, 2] if mechanism.labels[0] == 0 else ["a", "b", "c"], source=source)
+        reports = mechanism.privatize(
+            [0, 1, 2] if mechanism.labels[0] == 0 else ["a", "b", "c"], source=source
+        )
         out += [reports.to_bytes(), mechanism.tally().update(reports).to_bytes()]
     out.append(BasicRappor(3, f=0.5, p=0.5, q=0.75).privatize([1], source=source).to_bytes())
     return out

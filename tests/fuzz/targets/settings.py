@@ -1,4 +1,5 @@
-"""Settings files of every service, and the owner's policy of a device. The first byte says which."""
+"""Settings files of every service, and the owner's policy of a device. The first byte says
+which."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import tempfile
 from dataclasses import is_dataclass
 from pathlib import Path
 
-from deniable.aggregator.aggregator_settings import Settings as AggregatorSettings
+from deniable.aggregator.settings import AggregatorSettings
 from deniable.client.policy import _from_tree as policy_of
 from deniable.errors import SettingsError
 from deniable.local import up_settings
-from deniable.proxy.collector_settings import CollectorSettings
-from deniable.proxy.proxy_settings import Settings as ProxySettings
-from deniable.service.settings_file import settings_of
+from deniable.proxy.collecting.settings import CollectorSettings
+from deniable.proxy.settings import ProxySettings
+from deniable.service.files.settings import settings_of
 from deniable.toml_file import TomlFile
 
 WEIGHT, LONGEST = 2, 900
@@ -50,11 +51,17 @@ _KINDS = {b"p": ProxySettings, b"c": CollectorSettings, b"a": AggregatorSettings
 def seeds() -> list[bytes]:
     return [
         b'pfolder = "x"\nport = 0\n[intake]\ngrace = "10 min"\n[limits]\nmost_waiting = "64 MiB"\n',
-        b'pfolder = "x"\n[kafka]\nbrokers = "localhost:9092"\ntopic = "t"\npartitions = 4\n[tls]\ncertificate = "c"\nkey = "k"\n',
+        (
+            b'pfolder = "x"\n[kafka]\nbrokers = "localhost:9092"\ntopic = "t"\npartitions ='
+            b' 4\n[tls]\ncertificate = "c"\nkey = "k"\n'
+        ),
         b'pfolder = "x"\n[enrolment]\nmode = "ticket"\nticket_key = "' + b"ab" * 32 + b'"\n',
         b'cproxy = "https://one.example:8600"\ntoken_file = "t"\nrefresh = 3\n',
-        b'astate = "s"\nring = "r"\n[[proxies]]\nname = "https://one.example"\n[[proxies]]\nname = "two"\nlog = "l"\n'
-        b'[history]\nfolder = "h"\n[limits]\n',
+        (
+            b'astate = "s"\nring = "r"\n[[proxies]]\nname ='
+            b' "https://one.example"\n[[proxies]]\nname = "two"\nlog = "l"\n[history]\nfolder ='
+            b' "h"\n[limits]\n'
+        ),
         b'oanalysts = ["City"]\nepsilon_per_answer = 2\n[[limits]]\nepsilon = "1/2"\nper = "1 d"\n',
         b'umode = "simulation"\n[query]\nid = "x"\n[data]\n',
         b"p",
@@ -76,4 +83,6 @@ def check(data: bytes) -> None:
         raise
     assert is_dataclass(made)
     if kind is not None:
-        assert made == file.made(lambda tree: settings_of(tree, kind, FOLDER)), "read twice, it says two things"
+        assert made == file.made(lambda tree: settings_of(tree, kind, FOLDER)), (
+            "read twice, it says two things"
+        )

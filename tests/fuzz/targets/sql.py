@@ -1,4 +1,5 @@
-"""SQL: what devices would run is, in SQLite's own eyes, one SELECT that reads, with listed functions, and changes nothing."""
+"""SQL: what devices would run is, in SQLite's own eyes, one SELECT that reads, with listed
+functions, and changes nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import sqlite3
 
 from deniable.errors import ForbiddenSqlError
 from deniable.sql import compile_main, guard
-from toolkit.sql_mutations import LISTED
+from toolkit.attacks.sql_mutations import LISTED
 
 WEIGHT, LONGEST = 1, 300
 DICTIONARY = [
@@ -54,27 +55,40 @@ def seeds() -> list[bytes]:
 
 def check(data: bytes) -> None:
     sql = data.decode("utf-8", "surrogateescape")
-    verdict = compile_main.verdict(sql, _MEMORY)  # what the confined process says, without its walls
+    # what the confined process says, without its walls
+    verdict = compile_main.verdict(sql, _MEMORY)
     if verdict["problem"]:
         raise ForbiddenSqlError(verdict["problem"])
     actions, columns, changes = _as_sqlite_sees_it(sql, dict(verdict["tables"]))
     assert sqlite3.SQLITE_SELECT in {action for action, _ in actions}
     for action, name in actions:
         assert action in _READING, f"accepted, and SQLite asks to allow action {action}"
-        assert action != sqlite3.SQLITE_FUNCTION or name.lower() in {*guard.FUNCTIONS, *guard.CALENDAR}, name
+        assert action != sqlite3.SQLITE_FUNCTION or name.lower() in {
+            *guard.FUNCTIONS,
+            *guard.CALENDAR,
+        }, name
     assert changes == 0
-    assert columns is None or verdict["n_columns"] in (None, columns), "another number of columns than the rules told"
+    assert columns is None or verdict["n_columns"] in (
+        None,
+        columns,
+    ), "another number of columns than the rules told"
 
 
-def _as_sqlite_sees_it(sql: str, shape: dict[str, list[str]]) -> tuple[list[tuple[int, str]], int | None, int]:
-    """What a bare connection is asked to allow for the text, how many columns it gives, and how many rows it changed."""
+def _as_sqlite_sees_it(
+    sql: str, shape: dict[str, list[str]]
+) -> tuple[list[tuple[int, str]], int | None, int]:
+    """What a bare connection is asked to allow for the text, how many columns it gives, and how
+    many rows it changed."""
     actions: list[tuple[int, str]] = []
     database = sqlite3.connect(":memory:", isolation_level=None)
     try:
         for table, names in shape.items():
             fields = ", ".join('"' + name.replace('"', '""') + '"' for name in names or ("x",))
             database.execute(f'CREATE TABLE "{table.replace(chr(34), chr(34) * 2)}" ({fields})')
-        before = database.total_changes, database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        before = (
+            database.total_changes,
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone(),
+        )
 
         def note(action: int, first: str | None, second: str | None, *_: str | None) -> int:
             actions.append((action, (second if action == sqlite3.SQLITE_FUNCTION else first) or ""))
@@ -93,7 +107,10 @@ def _as_sqlite_sees_it(sql: str, shape: dict[str, list[str]]) -> tuple[list[tupl
         database.set_authorizer(None)
         database.set_progress_handler(None, 0)
         assert not database.in_transaction
-        after = database.total_changes, database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        after = (
+            database.total_changes,
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone(),
+        )
         assert after[1] == before[1], "the text made or dropped a table"
         return actions, columns, after[0] - before[0]
     finally:

@@ -1,4 +1,5 @@
-"""Tables of answers: delimited text, gzip, Excel and Parquet. The first byte says which; text is compared with the csv module."""
+"""Tables of answers: delimited text, gzip, Excel and Parquet. The first byte says which; text is
+compared with the csv module."""
 
 from __future__ import annotations
 
@@ -85,5 +86,7 @@ def _compared(kind: bytes, content: bytes) -> None:
     if len(rows[0]) < 2 or len(set(rows[0])) < len(rows[0]) or text.startswith("\x1f\x8b"):
         return
     path = put("compared.csv", text.encode())
-    read = {name: cells for chunk in read_chunks(path, None) for name, cells in chunk.columns.items()}
+    read = {
+        name: cells for chunk in read_chunks(path, None) for name, cells in chunk.columns.items()
+    }
     assert [list(row) for row in zip(*read.values(), strict=True)] == rows[1:]

@@ -1,1 +1,2 @@
-"""The two engines that count: `embedded`, one process, and `spark`, Structured Streaming over Kafka."""
+"""The two engines that count: `embedded`, one process, and `spark`, Structured Streaming over
+Kafka."""

@@ -1,18 +1,21 @@
 """The engine: reads the proxies' logs, joins, counts, and closes epochs.
 
-One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks, waiting shares, panes,
-accounts and, if a history is kept, the counted reports in one transaction. Then the epochs that are due are closed, each in its
-own transaction, which also releases the windows it completes.
+One step reads what is new in every log, works on it bucket by bucket, and commits positions, marks,
+waiting shares, panes, accounts and, if a history is kept, the counted reports in one transaction.
+Then the epochs that are due are closed, each in its own transaction, which also releases the
+windows it completes.
 
-When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is closed once all proxies have
-marked it, in every partition, and their logs are read up to the marks; so a proxy may be behind by up to `patience` and lose
-nothing. If a proxy has not marked an epoch `patience` seconds after its end, the epoch is closed without it: no message can be
-joined without all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and metrics as soon
-as the proxy is behind.
+When an epoch is closed. Every proxy marks in its log how far its epochs are complete. An epoch is
+closed once all proxies have marked it, in every partition, and their logs are read up to the marks;
+so a proxy may be behind by up to `patience` and lose nothing. If a proxy has not marked an epoch
+`patience` seconds after its end, the epoch is closed without it: no message can be joined without
+all of its shares, so its windows lack answers, and they say so ("proxy down"), as do health and
+metrics as soon as the proxy is behind.
 
-What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` shares of one proxy wait, its log,
-which keeps the rest, is not read until the others have caught up; and shares that wait in epochs that all others have marked are
-orphaned at once, because their partners can no longer come. Neither loses an answer.
+What is bounded. Shares wait only as long as their epoch is open. If more than `most_waiting` shares
+of one proxy wait, its log, which keeps the rest, is not read until the others have caught up; and
+shares that wait in epochs that all others have marked are orphaned at once, because their partners
+can no longer come. Neither loses an answer.
 """
 
 from __future__ import annotations
@@ -27,19 +30,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.capacity import CapacityMeter
-from deniable.aggregator.catalogue import Catalogue, CountedChannel
-from deniable.aggregator.closing import close_epoch, due_epochs, overdue, revise
-from deniable.aggregator.conservation import Ledger
-from deniable.aggregator.counting import Arrivals, Router, Task, book, join_and_count
-from deniable.aggregator.health import ProxyProgress, health_report
-from deniable.aggregator.history.file_catalogue import make_tables
-from deniable.aggregator.history.history_settings import HistorySettings
-from deniable.aggregator.join import Bucket, Joined
-from deniable.aggregator.limits import EngineLimits
-from deniable.aggregator.log_readers import LogReaders
-from deniable.aggregator.panes import Counted, Reports
+from deniable.aggregator.counting.blocks import Arrivals, Router, Task, book, join_and_count
+from deniable.aggregator.counting.catalogue import Catalogue, CountedChannel
+from deniable.aggregator.counting.conservation import Ledger
+from deniable.aggregator.counting.join import Bucket, Joined
+from deniable.aggregator.counting.limits import EngineLimits
+from deniable.aggregator.counting.log_readers import LogReaders
+from deniable.aggregator.counting.panes import Counted, Reports
+from deniable.aggregator.history.file_catalogue import ensure_slice_key
+from deniable.aggregator.history.settings import HistorySettings
+from deniable.aggregator.operations.capacity import CapacityMeter
+from deniable.aggregator.operations.health import ProxyProgress, health_report
 from deniable.aggregator.state import Clock, State, Step, Stored
+from deniable.aggregator.windows.closing import close_epoch, due_epochs, overdue, revise
 from deniable.errors import ParameterError
 from deniable.logs.share_logs import Reading, ShareLog, unread
 
@@ -74,11 +77,15 @@ class Engine:
         history: HistorySettings | None = None,
     ) -> None:
         if len(logs) != len(state.proxies) or len(logs) < 2:
-            raise ParameterError("logs", len(logs), f"must be one for each of the {len(state.proxies)} proxies, and at least 2")
+            raise ParameterError(
+                "logs",
+                len(logs),
+                f"must be one for each of the {len(state.proxies)} proxies, and at least 2",
+            )
         with state.transaction():
             state.settle_engine("embedded")
             if history is not None:
-                make_tables(state.connection)
+                ensure_slice_key(state.connection)
         self.history = history
         self.state, self.logs, self.limits = state, list(logs), limits or EngineLimits()
         self.clock: Clock = clock or (lambda: int(time.time()))
@@ -87,7 +94,8 @@ class Engine:
         self._readings = [Reading([], (), ())] * len(logs)
         """What was last found in each log."""
         self._held = [False] * len(logs)
-        """Which logs are not read for now, because too many of their shares wait for those of others."""
+        """Which logs are not read for now, because too many of their shares wait for those of
+        others."""
         self._marked_at = [self.clock()] * len(logs)
         self.step_seconds = 0.0
         """How long the last step that had anything to do took."""
@@ -117,13 +125,18 @@ class Engine:
                 self._epochs[part.channel, part.epoch].n_joined += part.rows.shape[1]
             else:
                 bucket.restore(part.proxy, part.rows)
-        self._waiting = [sum(epoch.n_waiting(proxy) for epoch in self._epochs.values()) for proxy in range(n_proxies)]
+        self._waiting = [
+            sum(epoch.n_waiting(proxy) for epoch in self._epochs.values())
+            for proxy in range(n_proxies)
+        ]
         self._ahead = False
         self._look()
 
     def _refresh(self) -> None:
         """Load queries that have been published meanwhile."""
-        published = self.state.connection.execute("SELECT count(*), count(stopped) FROM queries").fetchone()
+        published = self.state.connection.execute(
+            "SELECT count(*), count(stopped) FROM queries"
+        ).fetchone()
         if published != self._published:
             self.catalogue = Catalogue.load(self.state.connection)
             self._published = published
@@ -138,7 +151,7 @@ class Engine:
         self._readers.close()
         self._executor.shutdown()
 
-    # --- the loop ---------------------------------------------------------------------------------------------------
+    # --- the loop
 
     def run(self, stop: threading.Event, pause: float = 0.2) -> None:
         """Step until `stop` is set, with a pause when there is nothing to do."""
@@ -147,7 +160,8 @@ class Engine:
                 stop.wait(pause)
 
     def step(self) -> bool:
-        """Read, count and commit once, and close what is due. Returns whether there was anything to do."""
+        """Read, count and commit once, and close what is due. Returns whether there was anything to
+        do."""
         began = time.perf_counter()
         if self._ahead:
             self._load()
@@ -173,11 +187,15 @@ class Engine:
         while self.step() or self._readers.pending:
             pass
 
-    # --- reading ----------------------------------------------------------------------------------------------------
+    # --- reading
 
     def _read(self) -> list[Reading]:
         self._held = [self._is_full(proxy) for proxy in range(len(self.logs))]
-        found = self._readers.read(self.logs, self.positions, [0 if held else self.limits.step_bytes for held in self._held])
+        found = self._readers.read(
+            self.logs,
+            self.positions,
+            [0 if held else self.limits.step_bytes for held in self._held],
+        )
         return [self._checked(proxy, reading) for proxy, reading in enumerate(found)]
 
     def _is_full(self, proxy: int) -> bool:
@@ -185,12 +203,15 @@ class Engine:
         if self._waiting[proxy] > self.limits.most_waiting:
             others = [other for other in range(len(self.logs)) if other != proxy]
             for (channel, number), epoch in self._epochs.items():
-                if epoch.n_waiting(proxy) and all(self._marked(other, channel) > number for other in others):
+                if epoch.n_waiting(proxy) and all(
+                    self._marked(other, channel) > number for other in others
+                ):
                     self._give_up(proxy, channel, number)
         return self._waiting[proxy] > self.limits.most_waiting
 
     def _checked(self, proxy: int, reading: Reading | None) -> Reading:
-        """What was found in a log, if it is the one that was read before; nothing while that is not known."""
+        """What was found in a log, if it is the one that was read before; nothing while that is not
+        known."""
         after = self.positions[proxy]
         self._unknown[proxy] = reading is None or reading.more
         if reading is None:
@@ -200,17 +221,25 @@ class Engine:
             self._go_on_with_restored(proxy, reading)
             return Reading([], self.positions[proxy], ())
         if not reading.problem and known not in (None, reading.identity):
-            reading = unread(after, "this is not the log that was read before: its identity differs")
+            reading = unread(
+                after, "this is not the log that was read before: its identity differs"
+            )
         if not reading.problem and after and len(reading.position) != len(after):
-            reading = unread(after, f"this log has {len(reading.position)} partitions, and {len(after)} were read before")
+            reading = unread(
+                after,
+                f"this log has {len(reading.position)} partitions, and {len(after)} were read"
+                " before",
+            )
         self._readings[proxy] = reading._replace(blocks=[], marks=())
         return reading
 
     def _go_on_with_restored(self, proxy: int, reading: Reading) -> None:
-        """Continue with a log that was restored from a backup of the one that was read: from the end of what both have.
+        """Continue with a log that was restored from a backup of the one that was read: from the
+        end of what both have.
 
-        Whatever the proxy acknowledged after the backup, and was not read, is lost; how much that is, is not known. So the epochs
-        that the proxy had not marked, up to the current one, are closed without it.
+        Whatever the proxy acknowledged after the backup, and was not read, is lost; how much that
+        is, is not known. So the epochs that the proxy had not marked, up to the current one, are
+        closed without it.
         """
         names = [identity for identity, _ in reading.continues]
         since = reading.continues[names.index(str(self._identities[proxy])) :]
@@ -219,20 +248,39 @@ class Engine:
         now = self.clock()
         with self.state.transaction():
             for channel in self.catalogue.channels.values():
-                first = max(self._marked(proxy, channel.tag), self._firsts[channel.tag], self._fronts[channel.tag])
+                first = max(
+                    self._marked(proxy, channel.tag),
+                    self._firsts[channel.tag],
+                    self._fronts[channel.tag],
+                )
                 past = min(channel.n_epochs, channel.schedule.epochs_over(now) + 1)
                 if first < past:
-                    why = f"restored from a backup that ends at offset {since[0][1]}; read up to {read}"
+                    why = (
+                        f"restored from a backup that ends at offset {since[0][1]}; read up to"
+                        f" {read}"
+                    )
                     self.state.note_loss(proxy, channel.tag, range(first, past), why)
-                    fields = {"proxy": self.state.proxies[proxy], "channel": f"{channel.tag:016x}", "first_epoch": first}
-                    _LOGGER.warning("shares lost", extra={"fields": {**fields, "last_epoch": past - 1, "why": why}})
-            self.state.apply(Step(positions={proxy: (position,)}, identities={proxy: str(reading.identity)}))
+                    fields = {
+                        "proxy": self.state.proxies[proxy],
+                        "channel": f"{channel.tag:016x}",
+                        "first_epoch": first,
+                    }
+                    _LOGGER.warning(
+                        "shares lost",
+                        extra={"fields": {**fields, "last_epoch": past - 1, "why": why}},
+                    )
+            self.state.apply(
+                Step(positions={proxy: (position,)}, identities={proxy: str(reading.identity)})
+            )
         self.positions[proxy], self._identities[proxy] = (position,), reading.identity
 
     def _marked(self, proxy: int, channel: int) -> int:
-        """The epoch before which a proxy has marked all epochs of a channel, in every partition, as far as it is read."""
+        """The epoch before which a proxy has marked all epochs of a channel, in every partition, as
+        far as it is read."""
         parts = range(len(self.positions[proxy]))
-        return min((self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0)
+        return min(
+            (self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0
+        )
 
     def _give_up(self, proxy: int, channel: int, number: int) -> None:
         epoch = self._epochs[channel, number]
@@ -245,7 +293,7 @@ class Engine:
         for bucket in epoch.buckets.values():
             bucket.pending[proxy] = None
 
-    # --- counting ---------------------------------------------------------------------------------------------------
+    # --- counting
 
     def _count(self, readings: Sequence[Reading]) -> bool:
         step = Step()
@@ -262,17 +310,24 @@ class Engine:
         )
         for proxy, reading in enumerate(readings):
             bits = len(reading.position).bit_length() - 1 if reading.partitions else 0
-            for content, partition in zip(reading.blocks, reading.partitions or [0] * len(reading.blocks), strict=True):
+            for content, partition in zip(
+                reading.blocks, reading.partitions or [0] * len(reading.blocks), strict=True
+            ):
                 router.route(proxy, content, arrivals, step.ledger, (partition, bits))
-            if reading.position != self.positions[proxy] and (any(reading.position) or reading.marks):
+            if reading.position != self.positions[proxy] and (
+                any(reading.position) or reading.marks
+            ):
                 step.positions[proxy] = reading.position
                 if self._identities[proxy] is None and reading.identity is not None:
                     step.identities[proxy] = reading.identity
             for mark in reading.marks:
                 place = (proxy, mark.partition, mark.channel)
-                if mark.channel not in self.catalogue.channels:  # a proxy may name any number of channels
+                # a proxy may name any number of channels
+                if mark.channel not in self.catalogue.channels:
                     continue
-                if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(place, 0):
+                if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(
+                    place, 0
+                ):
                     step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
         change = [0] * len(self.logs)
         for task, joined, counted, reports in self._executor.map(self._work, arrivals.items()):
@@ -287,29 +342,42 @@ class Engine:
             self.positions[proxy] = position
         for proxy, identity in step.identities.items():
             self._identities[proxy] = identity
-        self._waiting = [waiting + more for waiting, more in zip(self._waiting, change, strict=True)]
+        self._waiting = [
+            waiting + more for waiting, more in zip(self._waiting, change, strict=True)
+        ]
         self._marks.update(step.marks)
         for proxy, _, _ in step.marks:
             self._marked_at[proxy] = router.now
         return bool(step)
 
     def _work(self, item: tuple[Task, list[list[_Words]]]) -> tuple[Task, Joined, Counted, Reports]:
-        """Join and count what arrived in one bucket. Runs in parallel with others, each on its own bucket."""
+        """Join and count what arrived in one bucket. Runs in parallel with others, each on its own
+        bucket."""
         task, parts = item
         channel, epoch, _ = task
         reports: Reports = []
         keep = None if self.history is None else reports
-        joined, counted = join_and_count(self._bucket(*task), parts, epoch, self.catalogue.channels[channel], keep)
+        joined, counted = join_and_count(
+            self._bucket(*task), parts, epoch, self.catalogue.channels[channel], keep
+        )
         if self.history is not None and self.history.never:
             reports = [each for each in reports if self.history.keeps(each[0].query)]
         return task, joined, counted, reports
 
     def _book(
-        self, task: Task, parts: Sequence[Sequence[_Words]], joined: Joined, counted: Counted, step: Step, change: list[int]
+        self,
+        task: Task,
+        parts: Sequence[Sequence[_Words]],
+        joined: Joined,
+        counted: Counted,
+        step: Step,
+        change: list[int],
     ) -> None:
         book(task, joined, counted, step.ledger, step.panes)
         n_joined = joined.ids.shape[1]
-        for proxy, (kept, duplicates) in enumerate(zip(joined.kept, joined.duplicates, strict=True)):
+        for proxy, (kept, duplicates) in enumerate(
+            zip(joined.kept, joined.duplicates, strict=True)
+        ):
             if kept.shape[1]:
                 step.stored.append(Stored(*task, proxy, kept))
             change[proxy] += sum(rows.shape[1] for rows in parts[proxy]) - duplicates - n_joined
@@ -317,18 +385,21 @@ class Engine:
             step.stored.append(Stored(*task, None, joined.ids))
             self._epochs[task[:2]].n_joined += n_joined
 
-    # --- closing ----------------------------------------------------------------------------------------------------
+    # --- closing
 
     def _close_due(self) -> int:
-        """Close the epochs that are due, the oldest of each channel first; returns how many were closed."""
+        """Close the epochs that are due, the oldest of each channel first; returns how many were
+        closed."""
         now, n_closed = self.clock(), 0
         for channel in self.catalogue.channels.values():
             marked = [self._marked(proxy, channel.tag) for proxy in range(len(self.logs))]
             front, late = self._fronts[channel.tag], overdue(channel, now, self.limits.patience)
             for epoch, missing in due_epochs(channel, front, marked, late):
-                if any(self._unknown[proxy] for proxy in missing):  # an aggregator that is itself behind blames no proxy
+                # an aggregator that is itself behind blames no proxy
+                if any(self._unknown[proxy] for proxy in missing):
                     break
-                # A log that is not read because another proxy's shares are missing may contain the marks: blame the other proxy.
+                # A log that is not read because another proxy's shares are missing may contain the
+                # marks: blame the other proxy.
                 at_fault = [proxy for proxy in missing if not self._held[proxy]] or missing
                 self._close_epoch(channel, epoch, at_fault)
                 n_closed += 1
@@ -351,20 +422,30 @@ class Engine:
             ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
         with self.state.transaction():
             self.state.enter(ledger)
-            close_epoch(self.state, channel, epoch, missing, self._firsts[channel.tag], self.clock(), self.limits)
+            close_epoch(
+                self.state,
+                channel,
+                epoch,
+                missing,
+                self._firsts[channel.tag],
+                self.clock(),
+                self.limits,
+            )
         self._fronts[channel.tag] = epoch + 1
         self._epochs.pop((channel.tag, epoch), None)
         self._waiting = [total - n for total, n in zip(self._waiting, waiting, strict=True)]
 
-    # --- what can be seen of it -------------------------------------------------------------------------------------
+    # --- what can be seen of it
 
     @property
     def n_joined(self) -> int:
         """Ids of joined messages of open epochs, kept to detect replays."""
-        return sum(epoch.n_joined for epoch in list(self._epochs.values()))  # a copy: other threads may call this
+        # a copy: other threads may call this
+        return sum(epoch.n_joined for epoch in list(self._epochs.values()))
 
     def open_for(self) -> float:
-        """Seconds since the end of the oldest epoch that is still open; 0 if no open epoch has ended."""
+        """Seconds since the end of the oldest epoch that is still open; 0 if no open epoch has
+        ended."""
         now = self.clock()
         ends = [
             channel.schedule.end_of_epoch(front) + channel.grace
@@ -389,4 +470,6 @@ class Engine:
             )
             for proxy, last in enumerate(self._readings)
         ]
-        self.health = health_report(self.state.proxies, progress, channels, self._firsts, self.limits, self.clock())
+        self.health = health_report(
+            self.state.proxies, progress, channels, self._firsts, self.limits, self.clock()
+        )

@@ -1,1 +1,2 @@
-"""History: randomized reports, kept so that any period can be queried again without asking anyone (docs/history.md)."""
+"""History: randomized reports, kept so that any period can be queried again without asking anyone
+(docs/history.md)."""

@@ -1,6 +1,7 @@
 """New cuts of old answers: parts of a period, coarser buckets, marginals and conditionals, trends.
 
-All of them follow from the counts of epochs and strata, because a mechanism's counts add up and its estimate is linear in them.
+All of them follow from the counts of epochs and strata, because a mechanism's counts add up and its
+estimate is linear in them.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.granules import Granule, released_panes
-from deniable.aggregator.history.history_request import HistoryRequest
+from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.history.report_files import SECONDS_PER_DAY, day_name
-from deniable.aggregator.panes import PaneKey
-from deniable.aggregator.windows import estimate_period
+from deniable.aggregator.history.request import HistoryRequest
+from deniable.aggregator.windows.estimates import estimate_period
+from deniable.aggregator.windows.granules import Granule, released_panes
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.intervals import critical_values
-from deniable.estimation.merging import Group, merged, proportions_among
-from deniable.queries.buckets import Column, Range
+from deniable.estimation.tables.merging import Group, merged, proportions_among
+from deniable.queries.columns.column import Column
+from deniable.queries.columns.ranges import Range
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule, spoken_duration
 
@@ -54,8 +56,8 @@ def cut_period(
 ) -> list[Part]:
     """The parts that `by` or `given` asks for, with coarser buckets and marginals as requested.
 
-    A granule that lies in several parts is in none of them. Parts of which nothing is released are listed if they have one of
-    the `counted` panes.
+    A granule that lies in several parts is in none of them. Parts of which nothing is released are
+    listed if they have one of the `counted` panes.
     """
     newest, _, whole = estimate_period(versions, released_panes(granules), period)
     if request.given is not None:
@@ -75,8 +77,19 @@ def cut_period(
     parts = []
     for number in sorted(groups):
         _, n, found = estimate_period(versions, released_panes(groups[number]), period)
-        estimate = None if found is None else relabel(request, newest, _without_strata_note(found, request.by))
-        parts.append(Part(_name(request.by, number, newest), n, estimate, float(number) if request.by == "day" else None))
+        estimate = (
+            None
+            if found is None
+            else relabel(request, newest, _without_strata_note(found, request.by))
+        )
+        parts.append(
+            Part(
+                _name(request.by, number, newest),
+                n,
+                estimate,
+                float(number) if request.by == "day" else None,
+            )
+        )
     return parts
 
 
@@ -87,12 +100,16 @@ def _places(by: str, query: Query) -> Callable[[PaneKey], int]:
             raise ParameterError("by", by, f"needs strata, and {query.id} has none")
         return lambda key: key.stratum
     if schedule.every > _LONGEST[by]:
-        rule = f"needs epochs of at most {spoken_duration(_LONGEST[by])}, and those of {query.id} take "
+        rule = (
+            f"needs epochs of at most {spoken_duration(_LONGEST[by])}, and those of {query.id}"
+            " take "
+        )
         raise ParameterError("by", by, rule + spoken_duration(schedule.every))
     if by == "hour":
         return lambda key: _start(schedule, key) // 3600 % 24
     if by == "weekday":
-        return lambda key: (_start(schedule, key) // SECONDS_PER_DAY + 3) % 7  # 1970 began on a Thursday
+        # 1970 began on a Thursday
+        return lambda key: (_start(schedule, key) // SECONDS_PER_DAY + 3) % 7
     return lambda key: _start(schedule, key) // SECONDS_PER_DAY
 
 
@@ -109,14 +126,17 @@ def _name(by: str, number: int, query: Query) -> str:
 
 
 def _without_strata_note(estimate: Estimate, by: str) -> Estimate:
-    """The estimate without the note that the other strata are left out, which is obvious for a single stratum."""
+    """The estimate without the note that the other strata are left out, which is obvious for a
+    single stratum."""
     if by != "stratum":
         return estimate
-    notes = tuple(note for note in estimate.notes if not note.startswith(("too few answers from", "strata ")))
+    notes = tuple(
+        note for note in estimate.notes if not note.startswith(("too few answers from", "strata "))
+    )
     return dataclasses.replace(estimate, notes=notes)
 
 
-# --- labels -----------------------------------------------------------------------------------------------------------
+# --- labels
 
 
 def relabel(request: HistoryRequest, query: Query, estimate: Estimate) -> Estimate:
@@ -129,7 +149,9 @@ def relabel(request: HistoryRequest, query: Query, estimate: Estimate) -> Estima
         columns = [column]
     if request.merge:
         labels = [str(label) for label in estimate.labels]
-        estimate = merged(estimate, merge_groups(labels, request.merge, columns[0] if len(columns) == 1 else None))
+        estimate = merged(
+            estimate, merge_groups(labels, request.merge, columns[0] if len(columns) == 1 else None)
+        )
     return estimate
 
 
@@ -137,7 +159,11 @@ def _column(parameter: str, name: str, query: Query) -> Column:
     for column in query.buckets.columns:
         if column.name == name:
             return column
-    raise ParameterError(parameter, name, f"must be one of the columns {', '.join(c.name for c in query.buckets.columns)}")
+    raise ParameterError(
+        parameter,
+        name,
+        f"must be one of the columns {', '.join(c.name for c in query.buckets.columns)}",
+    )
 
 
 def _grid(query: Query) -> NDArray[np.intp]:
@@ -145,22 +171,33 @@ def _grid(query: Query) -> NDArray[np.intp]:
     return np.arange(len(query.buckets)).reshape([len(column) for column in query.buckets.columns])
 
 
-def _column_groups(query: Query, column: Column, places: NDArray[np.intp] | None = None) -> list[Group]:
+def _column_groups(
+    query: Query, column: Column, places: NDArray[np.intp] | None = None
+) -> list[Group]:
     """For each label of a column, the buckets that have it."""
-    grid = np.moveaxis(_grid(query) if places is None else places, query.buckets.columns.index(column), 0)
+    grid = np.moveaxis(
+        _grid(query) if places is None else places, query.buckets.columns.index(column), 0
+    )
     return [(label, grid[i].reshape(-1).tolist()) for i, label in enumerate(column.labels)]
 
 
 def _among(request: HistoryRequest, query: Query, whole: Estimate) -> list[Part]:
-    """The distribution of the other columns among those who have each label of the column `given`."""
+    """The distribution of the other columns among those who have each label of the column
+    `given`."""
     condition = _column("given", str(request.given), query)
     others = [column for column in query.buckets.columns if column is not condition]
     if not others:
-        raise ParameterError("given", condition.name, "leaves nothing to estimate: the query has no other column")
+        raise ParameterError(
+            "given", condition.name, "leaves nothing to estimate: the query has no other column"
+        )
     column = others[0] if request.marginal is None else _column("marginal", request.marginal, query)
     if column is condition or (request.marginal is None and len(others) > 1):
         names = ", ".join(other.name for other in others)
-        raise ParameterError("marginal", request.marginal, f"must be one of the columns {names} beside given = {condition.name}")
+        raise ParameterError(
+            "marginal",
+            request.marginal,
+            f"must be one of the columns {names} beside given = {condition.name}",
+        )
     at = query.buckets.columns.index(condition)
     parts = []
     for i, label in enumerate(condition.labels):
@@ -169,14 +206,19 @@ def _among(request: HistoryRequest, query: Query, whole: Estimate) -> list[Part]
         if request.merge:
             labels = [str(name) for name, _ in groups]
             chosen = merge_groups(labels, request.merge, column)
-            groups = [(name, [place for j in places for place in groups[j][1]]) for name, places in chosen]
+            groups = [
+                (name, [place for j in places for place in groups[j][1]]) for name, places in chosen
+            ]
         found = proportions_among(whole, groups, f"{condition.name} = {label}")
         parts.append(Part(f"{condition.name} = {label}", whole.n, found))
     return parts
 
 
-def merge_groups(labels: Sequence[str], asked: Sequence[str], column: Column | None = None) -> list[Group]:
-    """The requested coarser buckets, in the order of the stored ones; buckets that are not named stay as they are.
+def merge_groups(
+    labels: Sequence[str], asked: Sequence[str], column: Column | None = None
+) -> list[Group]:
+    """The requested coarser buckets, in the order of the stored ones; buckets that are not named
+    stay as they are.
 
     >>> merge_groups(["[0,1)", "[1,2)", "[2,3)", "other"], ["[0,2)"], Column("x", ["[0,1)", "[1,2)", "[2,3)"], other=True))
     [('[0,2)', [0, 1]), ('[2,3)', [2]), ('other', [3])]
@@ -191,10 +233,16 @@ def merge_groups(labels: Sequence[str], asked: Sequence[str], column: Column | N
     groups: list[Group] = []
     taken: dict[int, str] = {}
     for text in asked:
-        name, places = _named(text, labels) if "=" in text else (text, _inside(text, labels, column))
+        name, places = (
+            _named(text, labels) if "=" in text else (text, _inside(text, labels, column))
+        )
         for place in places:
             if place in taken:
-                raise ParameterError("merge", text, f"includes {labels[place]!r}, which is already in {taken[place]!r}")
+                raise ParameterError(
+                    "merge",
+                    text,
+                    f"includes {labels[place]!r}, which is already in {taken[place]!r}",
+                )
             taken[place] = text
         groups.append((name, places))
     groups += [(label, [i]) for i, label in enumerate(labels) if i not in taken]
@@ -228,39 +276,56 @@ def _named(text: str, labels: Sequence[str]) -> tuple[str, list[int]]:
     places = []
     for label in rest.split("|"):
         if label not in labels:
-            raise ParameterError("merge", text, f"names {label!r}, which is no stored bucket; there are {', '.join(labels)}")
+            raise ParameterError(
+                "merge",
+                text,
+                f"names {label!r}, which is no stored bucket; there are {', '.join(labels)}",
+            )
         places.append(labels.index(label))
     if not name or len(set(places)) < len(places):
-        raise ParameterError("merge", text, "must be name=label|label, with a name and no label twice")
+        raise ParameterError(
+            "merge", text, "must be name=label|label, with a name and no label twice"
+        )
     return name, sorted(places)
 
 
 def _inside(text: str, labels: Sequence[str], column: Column | None) -> list[int]:
     if column is None or column.kind != "number":
-        raise ParameterError("merge", text, "must be name=label|label: these buckets are no ranges of one column of numbers")
+        raise ParameterError(
+            "merge",
+            text,
+            "must be name=label|label: these buckets are no ranges of one column of numbers",
+        )
     try:
         wanted = Range.parse(text)
     except ParameterError as error:
-        raise ParameterError("merge", text, f"{error.rule}, name=label|label, or a number of neighbours") from None
+        raise ParameterError(
+            "merge", text, f"{error.rule}, name=label|label, or a number of neighbours"
+        ) from None
     places = []
     for i, stored in enumerate(column.buckets):
         assert isinstance(stored, Range)  # noqa: S101 - numbers have ranges
         if stored.last < wanted.first or stored.first > wanted.last:
             continue
         if stored.first < wanted.first or stored.last > wanted.last:
-            raise ParameterError("merge", text, f"splits the stored bucket {str(stored)!r}: reports do not tell its halves apart")
+            raise ParameterError(
+                "merge",
+                text,
+                f"splits the stored bucket {str(stored)!r}: reports do not tell its halves apart",
+            )
         places.append(i)
     if not places:
         raise ParameterError("merge", text, f"holds none of the stored buckets {', '.join(labels)}")
     return places
 
 
-# --- trends -----------------------------------------------------------------------------------------------------------
+# --- trends
 
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """How each proportion changes per day: the slope of the line through the days' estimates, weighted by their reports."""
+    """How each proportion changes per day: the slope of the line through the days' estimates,
+    weighted by their reports."""
 
     labels: tuple[Any, ...]
     slope: NDArray[np.float64]
@@ -268,7 +333,8 @@ class Trend:
     variance: NDArray[np.float64]
 
     def to_dict(self, confidence: float, simultaneous: bool) -> dict[str, Any]:
-        """Slopes per day with limits, and the probability of one at least as steep if there is no trend (two-sided, normal)."""
+        """Slopes per day with limits, and the probability of one at least as steep if there is no
+        trend (two-sided, normal)."""
         from scipy.special import ndtr  # noqa: PLC0415 - slow to import
 
         free = np.full(self.slope.size, np.inf)
@@ -288,10 +354,15 @@ class Trend:
 def trend(parts: Sequence[Part]) -> Trend | None:
     """The trend over parts that are consecutive in time; None for fewer than three.
 
-    With t_d the days, n_d their reports, weights w_d = n_d and c_d = w_d (t_d - mean t) / sum w (t - mean t)^2, the slope is the
-    sum of c_d p_d and its covariance the sum of c_d^2 C_d. Weights that depend only on counts of reports leave it unbiased.
+    With t_d the days, n_d their reports, weights w_d = n_d and c_d = w_d (t_d - mean t) / sum w (t
+    - mean t)^2, the slope is the sum of c_d p_d and its covariance the sum of c_d^2 C_d. Weights
+    that depend only on counts of reports leave it unbiased.
     """
-    days = [(part.position, part.n, part.estimate) for part in parts if part.position is not None and part.estimate is not None]
+    days = [
+        (part.position, part.n, part.estimate)
+        for part in parts
+        if part.position is not None and part.estimate is not None
+    ]
     if len(days) < 3:
         return None
     at = np.array([position for position, _, _ in days], dtype=np.float64)
@@ -302,9 +373,17 @@ def trend(parts: Sequence[Part]) -> Trend | None:
     covariances = [estimate.covariance for estimate in estimates]
     return Trend(
         estimates[0].labels,
-        np.sum([c * estimate.proportions for c, estimate in zip(factors, estimates, strict=True)], axis=0),
-        None
-        if any(c is None for c in covariances)
-        else sum(f**2 * c for f, c in zip(factors, covariances, strict=True) if c is not None),
-        np.sum([c**2 * estimate.variance for c, estimate in zip(factors, estimates, strict=True)], axis=0),
+        np.sum(
+            [c * estimate.proportions for c, estimate in zip(factors, estimates, strict=True)],
+            axis=0,
+        ),
+        (
+            None
+            if any(c is None for c in covariances)
+            else sum(f**2 * c for f, c in zip(factors, covariances, strict=True) if c is not None)
+        ),
+        np.sum(
+            [c**2 * estimate.variance for c, estimate in zip(factors, estimates, strict=True)],
+            axis=0,
+        ),
     )

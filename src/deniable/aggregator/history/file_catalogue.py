@@ -1,13 +1,14 @@
-"""The history's catalogue, in the aggregator's state: which files count, which reports are not in a file yet, and how many.
+"""The history's catalogue, in the aggregator's state: which files count, which reports are not in a
+file yet, and how many.
 
-Reports are staged in the transaction that counts them, so each is kept exactly once, whatever is killed. Later they move to a
-file: the file is written first, and one transaction adds it to the catalogue and drops the staged reports. A reader takes the
-list of files and the staged reports in one snapshot, and so never sees half of a commit.
+Reports are staged in the transaction that counts them, so each is kept exactly once, whatever is
+killed. Later they move to a file: the file is written first, and one transaction adds it to the
+catalogue and drops the staged reports. A reader takes the list of files and the staged reports in
+one snapshot, and so never sees half of a commit.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -15,40 +16,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deniable.aggregator.counting.panes import PaneKey, Reports
 from deniable.aggregator.history.report_files import FileEntry, ReportRows
-from deniable.aggregator.panes import PaneKey, Reports
 from deniable.randomness import seeded_source
-from deniable.service import row_checks
 
-__all__ = ["Snapshot", "StagedReports", "add_files", "make_tables", "note_reports", "snapshot", "stage"]
+__all__ = [
+    "CatalogueSnapshot",
+    "StagedReports",
+    "add_files",
+    "ensure_slice_key",
+    "note_reports",
+    "snapshot",
+    "stage",
+]
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS history_files (path TEXT PRIMARY KEY, query TEXT NOT NULL, serial INTEGER NOT NULL, "
-    "day INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, n INTEGER NOT NULL, size INTEGER NOT NULL, "
-    '"groups" TEXT NOT NULL)',
-    "CREATE INDEX IF NOT EXISTS history_files_query ON history_files (query, day)",
-    "CREATE TABLE IF NOT EXISTS history_staged (seq INTEGER PRIMARY KEY, query TEXT NOT NULL, serial INTEGER NOT NULL, "
-    "epoch INTEGER NOT NULL, stratum INTEGER NOT NULL, n INTEGER NOT NULL, content BLOB NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS history_staged_query ON history_staged (query, epoch)",
-    "CREATE TABLE IF NOT EXISTS history_epochs (query TEXT, serial INTEGER, epoch INTEGER, n INTEGER NOT NULL, "
-    "PRIMARY KEY (query, epoch, serial)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS history_removed (path TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS history_receipts (seq INTEGER PRIMARY KEY, query TEXT NOT NULL, document TEXT NOT NULL)",
-)
-"""`history_epochs` has the number of reports of each epoch, in files and staged; `history_removed` lists files that no longer
-count but may still be read by someone who began before."""
 _SLICE_KEY = "history_slices"
-"""The name of the secret key that the slices of staged reports follow from, so that every reader and the file agree on them."""
+"""The name of the secret key that the slices of staged reports follow from, so that every reader
+and the file agree on them."""
 _COLUMNS = ", ".join(f'"{name}"' for name in FileEntry._fields)  # `groups` is an SQL keyword
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
-    """Create the catalogue's tables if they do not exist yet."""
-    for table in _TABLES:
-        connection.execute(table)
+def ensure_slice_key(connection: sqlite3.Connection) -> None:
+    """Draw the key of the slices if there is none yet, inside the caller's transaction."""
     if connection.execute("SELECT 1 FROM meta WHERE name = ?", (_SLICE_KEY,)).fetchone() is None:
         connection.execute("INSERT INTO meta VALUES (?, ?)", (_SLICE_KEY, secrets.token_hex(32)))
-    row_checks.guard(connection, re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(_TABLES)))
 
 
 @dataclass(frozen=True)
@@ -61,13 +52,15 @@ class StagedReports:
     slice_key: bytes = b""
 
     def rows(self) -> ReportRows:
-        """The reports with their slices, which are random and the same whenever they are read: another draw for every answer
-        would let answers be told apart by a few reports."""
-        return ReportRows.drawn([(self.key, self.reports)], seeded_source(self.slice_key + self.seq.to_bytes(8, "big")))
+        """The reports with their slices, which are random and the same whenever they are read:
+        another draw for every answer would let answers be told apart by a few reports."""
+        return ReportRows.drawn(
+            [(self.key, self.reports)], seeded_source(self.slice_key + self.seq.to_bytes(8, "big"))
+        )
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CatalogueSnapshot:
     """The reports of a query in some epochs, at one moment."""
 
     files: tuple[FileEntry, ...]
@@ -83,7 +76,8 @@ def stage(connection: sqlite3.Connection, reports: Reports) -> None:
         parts.setdefault(key, []).append(rows)
     joined = {key: np.concatenate(pieces) for key, pieces in parts.items()}
     connection.executemany(
-        "INSERT INTO history_staged (query, serial, epoch, stratum, n, content) VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO history_staged (query, serial, epoch, stratum, n, content) VALUES (?, ?, ?, ?,"
+        " ?, ?)",
         [(*key, len(rows), np.ascontiguousarray(rows).data) for key, rows in joined.items()],
     )
     note_reports(connection, ((key, len(rows)) for key, rows in joined.items()))
@@ -92,32 +86,42 @@ def stage(connection: sqlite3.Connection, reports: Reports) -> None:
 def note_reports(connection: sqlite3.Connection, added: Iterable[tuple[PaneKey, int]]) -> None:
     """Record how many reports were added, inside the caller's transaction."""
     connection.executemany(
-        "INSERT INTO history_epochs (query, serial, epoch, n) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        "INSERT INTO history_epochs (query, serial, epoch, n) VALUES (?, ?, ?, ?) ON CONFLICT DO"
+        " UPDATE SET n = n + excluded.n",
         [(key.query, key.serial, key.epoch, n) for key, n in added],
     )
 
 
 def add_files(connection: sqlite3.Connection, entries: Sequence[FileEntry]) -> None:
     """Make files count, inside the caller's transaction."""
-    connection.executemany(f"INSERT INTO history_files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)  # noqa: S608
+    connection.executemany(
+        f"INSERT INTO history_files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        entries,
+    )
 
 
-def files(connection: sqlite3.Connection, query: str | None = None, epochs: range | None = None) -> list[FileEntry]:
+def files(
+    connection: sqlite3.Connection, query: str | None = None, epochs: range | None = None
+) -> list[FileEntry]:
     """The files that count: of a query, or all; with reports of some epochs, or of any."""
     chosen = range(1 << 62) if epochs is None else epochs
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM history_files WHERE (?1 IS NULL OR query = ?1) AND last >= ?2 AND first < ?3 "  # noqa: S608
+        f"SELECT {_COLUMNS} FROM history_files WHERE (?1 IS NULL OR query = ?1) AND last >= ?2 AND"  # noqa: S608
+        " first < ?3 "
         "ORDER BY query, day, serial, path",
         (query, chosen.start, chosen.stop),
     )
     return [FileEntry(*row) for row in rows]
 
 
-def staged(connection: sqlite3.Connection, query: str, epochs: range | None = None) -> list[StagedReports]:
+def staged(
+    connection: sqlite3.Connection, query: str, epochs: range | None = None
+) -> list[StagedReports]:
     """Reports of a query that are in no file yet."""
     chosen = range(1 << 62) if epochs is None else epochs
     rows = connection.execute(
-        "SELECT seq, serial, epoch, stratum, n, content FROM history_staged WHERE query = ? AND epoch >= ? AND epoch < ?",
+        "SELECT seq, serial, epoch, stratum, n, content FROM history_staged WHERE query = ? AND"
+        " epoch >= ? AND epoch < ?",
         (query, chosen.start, chosen.stop),
     )
     ((key,),) = connection.execute("SELECT value FROM meta WHERE name = ?", (_SLICE_KEY,))
@@ -140,33 +144,41 @@ def kept_epochs(connection: sqlite3.Connection, query: str) -> tuple[range, int]
     return None if n is None else (range(first, last + 1), n)
 
 
-def complete_epochs(connection: sqlite3.Connection, query: str, epochs: range) -> set[tuple[int, int]]:
+def complete_epochs(
+    connection: sqlite3.Connection, query: str, epochs: range
+) -> set[tuple[int, int]]:
     """The versions and epochs of which every counted report is still stored."""
     rows = connection.execute(
-        "SELECT h.serial, h.epoch FROM history_epochs AS h WHERE h.query = ?1 AND h.epoch >= ?2 AND h.epoch < ?3 AND h.n = "
-        "(SELECT sum(n) FROM panes AS p WHERE p.query = h.query AND p.serial = h.serial AND p.epoch = h.epoch)",
+        "SELECT h.serial, h.epoch FROM history_epochs AS h WHERE h.query = ?1 AND h.epoch >= ?2 AND"
+        " h.epoch < ?3 AND h.n = (SELECT sum(n) FROM panes AS p WHERE p.query = h.query AND"
+        " p.serial = h.serial AND p.epoch = h.epoch)",
         (query, epochs.start, epochs.stop),
     )
     return set(rows.fetchall())
 
 
 def first_open_epoch(connection: sqlite3.Connection, query: str) -> int:
-    """The first epoch of a query that is not closed. Only closed ones are reported: two answers about an open epoch would show
-    the few reports that came between them."""
+    """The first epoch of a query that is not closed. Only closed ones are reported: two answers
+    about an open epoch would show the few reports that came between them."""
     (front,) = connection.execute(
-        "SELECT coalesce(min(front), 0) FROM channels WHERE channel IN (SELECT channel FROM queries WHERE id = ?)", (query,)
+        "SELECT coalesce(min(front), 0) FROM channels WHERE channel IN (SELECT channel FROM queries"
+        " WHERE id = ?)",
+        (query,),
     ).fetchone()
     return int(front)
 
 
-def snapshot(connection: sqlite3.Connection, query: str, epochs: range) -> Snapshot:
+def snapshot(connection: sqlite3.Connection, query: str, epochs: range) -> CatalogueSnapshot:
     """The reports of a query in these epochs, all at one moment."""
     connection.execute("BEGIN")
     try:
         (n,) = connection.execute(
-            "SELECT coalesce(sum(n), 0) FROM history_epochs WHERE query = ? AND epoch >= ? AND epoch < ?",
+            "SELECT coalesce(sum(n), 0) FROM history_epochs WHERE query = ? AND epoch >= ? AND"
+            " epoch < ?",
             (query, epochs.start, epochs.stop),
         ).fetchone()
-        return Snapshot(tuple(files(connection, query, epochs)), tuple(staged(connection, query, epochs)), n)
+        return CatalogueSnapshot(
+            tuple(files(connection, query, epochs)), tuple(staged(connection, query, epochs)), n
+        )
     finally:
         connection.execute("COMMIT")

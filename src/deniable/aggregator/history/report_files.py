@@ -1,7 +1,8 @@
-"""The files of the history: Parquet, in folders by query and day, with nothing in them but randomized reports.
+"""The files of the history: Parquet, in folders by query and day, with nothing in them but
+randomized reports.
 
-`query=<id>/day=<date>/<kind>-<random>.parquet` has reports of one version of a query whose epochs begin on one day (UTC). Each
-row is one counted report:
+`query=<id>/day=<date>/<kind>-<random>.parquet` has reports of one version of a query whose epochs
+begin on one day (UTC). Each row is one counted report:
 
 | column | type | what |
 |---|---|---|
@@ -11,8 +12,8 @@ row is one counted report:
 | stratum | int32 | the place of its stratum in the query's list, 0 if there is none |
 | report | fixed binary | the randomized answer, as its mechanism draws it |
 
-There is no message id and no time of arrival, and rows are sorted by all columns, so their order says nothing. A file does not
-count until it is in the catalogue (`file_catalogue`).
+There is no message id and no time of arrival, and rows are sorted by all columns, so their order
+says nothing. A file does not count until it is in the catalogue (`file_catalogue`).
 """
 
 from __future__ import annotations
@@ -29,20 +30,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.panes import Reports
+from deniable.aggregator.counting.panes import Reports
 from deniable.errors import MissingExtraError, ParameterError, ReportFormatError
 from deniable.randomness import Source, system_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SLICES", "STEPS", "FileEntry", "ReportFolder", "ReportRows", "day_name", "schema", "sorted_table"]
+__all__ = [
+    "SLICES",
+    "STEPS",
+    "FileEntry",
+    "ReportFolder",
+    "ReportRows",
+    "day_name",
+    "schema",
+    "sorted_table",
+]
 
 SLICES = 100
-"""The number of random parts into which reports are divided: a fraction of the reports is a number of slices."""
+"""The number of random parts into which reports are divided: a fraction of the reports is a number
+of slices."""
 STEPS = (1, 2, 5, 10, 20, 50, 100)
-"""How many slices an answer may be from. Two answers from different numbers of them differ by whole steps, and a step is large
-enough to hold a minimum cohort of every epoch, or is not taken (`period_counts`)."""
+"""How many slices an answer may be from. Two answers from different numbers of them differ by whole
+steps, and a step is large enough to hold a minimum cohort of every epoch, or is not taken
+(`period_counts`)."""
 SECONDS_PER_DAY = 86400
 _ROWS_PER_GROUP = 1 << 16
 _PATH = re.compile(r"query=[^/]+/day=[^/]+/[^/]+\.parquet")
@@ -98,8 +110,8 @@ class FileEntry(NamedTuple):
     size: int
     """Size in bytes."""
     groups: str
-    """The rows, first slice and last slice of each row group, as `1200:0-3 …`: what a sample reads is known without the file, and
-    does not depend on what a damaged file says."""
+    """The rows, first slice and last slice of each row group, as `1200:0-3 …`: what a sample reads
+    is known without the file, and does not depend on what a damaged file says."""
 
     def row_groups(self) -> list[tuple[int, int, int]]:
         """The rows, first slice and last slice of each row group."""
@@ -141,11 +153,15 @@ class ReportRows:
 
     def chosen(self, which: Any) -> ReportRows:
         """Some of the rows."""
-        return ReportRows(self.slices[which], self.epochs[which], self.strata[which], self.reports[which])
+        return ReportRows(
+            self.slices[which], self.epochs[which], self.strata[which], self.reports[which]
+        )
 
     def sorted(self) -> ReportRows:
         """The rows in their only possible order: sorted by all columns."""
-        return self.chosen(np.lexsort((_order(self.reports), self.strata, self.epochs, self.slices)))
+        return self.chosen(
+            np.lexsort((_order(self.reports), self.strata, self.epochs, self.slices))
+        )
 
 
 def _order(reports: NDArray[np.uint8]) -> NDArray[Any]:
@@ -175,7 +191,8 @@ def sorted_table(serial: int, rows: ReportRows) -> pa.Table:
 
 
 def _group_bounds(slices: NDArray[np.uint8]) -> Iterator[tuple[int, int]]:
-    """Row groups of whole slices, so that a sample reads few of them, and large enough to be read fast; one for a small file."""
+    """Row groups of whole slices, so that a sample reads few of them, and large enough to be read
+    fast; one for a small file."""
     ends = np.searchsorted(slices, np.arange(1, SLICES + 1)).tolist()
     start = 0
     for end in ends:
@@ -186,7 +203,8 @@ def _group_bounds(slices: NDArray[np.uint8]) -> Iterator[tuple[int, int]]:
 
 
 class ReportFolder:
-    """Where the files are: a folder of this machine, or an address that Arrow can reach (`s3://…`, `hdfs://…`)."""
+    """Where the files are: a folder of this machine, or an address that Arrow can reach (`s3://…`,
+    `hdfs://…`)."""
 
     def __init__(self, place: str | Path) -> None:
         pa = arrow()
@@ -195,17 +213,24 @@ class ReportFolder:
         if self.local:
             self._files, self._base = pa.fs.LocalFileSystem(), str(Path(self.place).absolute())
         else:
-            address = self.place.replace("s3a://", "s3://", 1) if self.place.startswith("s3a://") else self.place
+            address = (
+                self.place.replace("s3a://", "s3://", 1)
+                if self.place.startswith("s3a://")
+                else self.place
+            )
             try:
                 self._files, self._base = pa.fs.FileSystem.from_uri(address.rstrip("/"))
             except (pa.ArrowException, OSError, ValueError):
-                raise ParameterError("history.folder", self.place, "is not an address that Arrow can reach") from None
+                raise ParameterError(
+                    "history.folder", self.place, "is not an address that Arrow can reach"
+                ) from None
 
     def __reduce__(self) -> tuple[type[ReportFolder], tuple[str]]:
         return ReportFolder, (self.place,)
 
     def write(self, kind: str, query: str, day: int, serial: int, rows: ReportRows) -> FileEntry:
-        """Write rows to a file with a unique name, and sync it to disk; it counts once it is in the catalogue.
+        """Write rows to a file with a unique name, and sync it to disk; it counts once it is in the
+        catalogue.
 
         `kind` says who wrote it, and so who removes it if it never gets there.
         """
@@ -218,23 +243,29 @@ class ReportFolder:
         bounds = list(_group_bounds(slices))
         kept = {
             "compression": "zstd",
-            # Sorted random bytes are smaller, and three times faster to read, in plain encoding than through a dictionary.
+            # Sorted random bytes are smaller, and three times faster to read, in plain encoding
+            # than through a dictionary.
             "use_dictionary": ["slice", "serial", "epoch", "stratum"],
             "write_statistics": ["slice", "epoch"],
             "write_page_checksum": True,
         }
-        with pa.parquet.ParquetWriter(f"{self._base}/{path}", table.schema, filesystem=self._files, **kept) as writer:
+        with pa.parquet.ParquetWriter(
+            f"{self._base}/{path}", table.schema, filesystem=self._files, **kept
+        ) as writer:
             for start, end in bounds:
                 writer.write_table(table.slice(start, end - start), row_group_size=end - start)
         if self.local:
             _sync(Path(self._base) / path)
         size = self._files.get_file_info(f"{self._base}/{path}").size
         first, last = int(rows.epochs.min()), int(rows.epochs.max())
-        groups = " ".join(f"{end - start}:{slices[start]}-{slices[end - 1]}" for start, end in bounds)
+        groups = " ".join(
+            f"{end - start}:{slices[start]}-{slices[end - 1]}" for start, end in bounds
+        )
         return FileEntry(path, query, serial, day, first, last, len(rows), size, groups)
 
     def _at(self, path: str) -> str:
-        """The whole path of a file that the catalogue names: it may come from a backup, and must not lead out of the folder."""
+        """The whole path of a file that the catalogue names: it may come from a backup, and must
+        not lead out of the folder."""
         if not _PATH.fullmatch(path):
             raise ReportFormatError(f"{path[:200]!r} is no path of a file of the history")
         return f"{self._base}/{path}"
@@ -258,7 +289,14 @@ class ReportFolder:
                 return columns_of(file.read(["slice", "epoch", "stratum", "report"]))
         except FileNotFoundError:
             raise
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
+        except (
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            MemoryError,
+        ) as error:
             raise damaged(entry, error) from None
 
     def digest(self, path: str) -> str | None:
@@ -291,11 +329,17 @@ class ReportFolder:
         """All existing files, in the catalogue or not."""
         chosen = arrow().fs.FileSelector(self._base, recursive=True, allow_not_found=True)
         found = (info.path for info in self._files.get_file_info(chosen) if info.is_file)
-        return sorted(path.removeprefix(self._base).lstrip("/") for path in found if path.endswith(".parquet"))
+        return sorted(
+            path.removeprefix(self._base).lstrip("/") for path in found if path.endswith(".parquet")
+        )
 
 
 def _sync(path: Path) -> None:
-    for place, how in ((path, os.O_RDWR), (path.parent, os.O_RDONLY), (path.parent.parent, os.O_RDONLY)):
+    for place, how in (
+        (path, os.O_RDWR),
+        (path.parent, os.O_RDONLY),
+        (path.parent.parent, os.O_RDONLY),
+    ):
         handle = os.open(place, how)
         try:
             os.fsync(handle)
@@ -306,20 +350,35 @@ def _sync(path: Path) -> None:
 def columns_of(table: pa.Table) -> ReportRows:
     """A table's rows as arrays; a column that was not read is 0 everywhere."""
     kinds = {"slice": np.uint8, "epoch": np.int64, "stratum": np.int32}
-    zeros = {name: np.broadcast_to(np.zeros((), dtype=kind), table.num_rows) for name, kind in kinds.items()}
-    taken = {name: table[name].to_numpy() if name in table.column_names else zeros[name] for name in kinds}
-    return ReportRows(taken["slice"], taken["epoch"], taken["stratum"], report_bytes(table["report"]))
+    zeros = {
+        name: np.broadcast_to(np.zeros((), dtype=kind), table.num_rows)
+        for name, kind in kinds.items()
+    }
+    taken = {
+        name: table[name].to_numpy() if name in table.column_names else zeros[name]
+        for name in kinds
+    }
+    return ReportRows(
+        taken["slice"], taken["epoch"], taken["stratum"], report_bytes(table["report"])
+    )
 
 
 def report_bytes(column: Any) -> NDArray[np.uint8]:
     """The reports of a column, one per row; not copied if they are contiguous."""
     width = column.type.byte_width
     pieces = [
-        np.frombuffer(chunk.buffers()[1], dtype=np.uint8, count=len(chunk) * width, offset=chunk.offset * width)
+        np.frombuffer(
+            chunk.buffers()[1],
+            dtype=np.uint8,
+            count=len(chunk) * width,
+            offset=chunk.offset * width,
+        )
         for chunk in column.chunks
         if len(chunk)
     ]
-    joined = pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
+    joined = (
+        pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
+    )
     return joined.reshape(-1, width)
 
 

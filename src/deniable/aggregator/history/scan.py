@@ -1,8 +1,10 @@
-"""Reading the history: the counts of a period, from all of its reports or from a random sample of them.
+"""Reading the history: the counts of a period, from all of its reports or from a random sample of
+them.
 
-A report's slice was drawn at random, once and for all, so the first k of 100 slices are a random sample of k percent. Every
-report is thus read with the same probability, whatever it says and whenever it came, and a sample of reports, which are a sample
-of people, is a sample of people (Quoc 2017, 3.3.2).
+A report's slice was drawn at random, once and for all, so the first k of 100 slices are a random
+sample of k percent. Every report is thus read with the same probability, whatever it says and
+whenever it came, and a sample of reports, which are a sample of people, is a sample of people (Quoc
+2017, 3.3.2).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.history.file_catalogue import Snapshot
+from deniable.aggregator.counting.panes import PaneKey, Panes
+from deniable.aggregator.history.file_catalogue import CatalogueSnapshot
 from deniable.aggregator.history.report_files import (
     SLICES,
     STEPS,
@@ -30,31 +33,23 @@ from deniable.aggregator.history.report_files import (
     columns_of,
     damaged,
 )
-from deniable.aggregator.panes import Pane, PaneKey
+from deniable.counts import Counts, add_by_key
 from deniable.errors import DeniableError, HistoryCancelledError, ParameterError
 from deniable.queries.query import Query
 
 __all__ = ["Scan"]
 
 _BYTES_TO_COUNT = 32 << 20
-"""Bytes of reports that a thread gathers before counting them: counting a few at a time would take longer than reading them."""
+"""Bytes of reports that a thread gathers before counting them: counting a few at a time would take
+longer than reading them."""
 _ROWS_TO_COUNT = 1 << 16
 _GROUPS_AT_ONCE = 16
 """Row groups that a thread takes at a time."""
 _MOST_WORKERS = 4
-_Panes = dict[PaneKey, Pane]
 _Steps = dict[PaneKey, list[int]]
 """How many reports of each pane were read in each of the `STEPS`."""
 Progress = Callable[[int, int], None]
 """Called with the number of reports read, and of how many."""
-
-
-def _add_panes(total: _Panes, more: Mapping[PaneKey, Pane]) -> _Panes:
-    """Add panes to `total`, key by key."""
-    for key, pane in more.items():
-        held = total.setdefault(key, Pane(np.zeros_like(pane.counts)))
-        held += pane
-    return total
 
 
 class _Counter:
@@ -65,15 +60,19 @@ class _Counter:
         self._held: dict[PaneKey, list[NDArray[np.uint8]]] = {}
         self._n_held: dict[PaneKey, int] = {}
         self._bytes = 0
-        self.panes: _Panes = {}
+        self.panes: Panes = {}
         self.steps: _Steps = {}
 
     def add(self, query: Query, rows: ReportRows, step: int | None = None) -> None:
-        """Add rows of one version, in which those of an epoch and stratum are mostly contiguous; all of them of one `step`, or
-        of those that their slices are in."""
+        """Add rows of one version, in which those of an epoch and stratum are mostly contiguous;
+        all of them of one `step`, or of those that their slices are in."""
         if not len(rows):
             return
-        steps = np.searchsorted(STEPS, rows.slices, "right") if step is None else np.broadcast_to(step, len(rows))
+        steps = (
+            np.searchsorted(STEPS, rows.slices, "right")
+            if step is None
+            else np.broadcast_to(step, len(rows))
+        )
         changes = rows.epochs[1:] != rows.epochs[:-1]
         if step is None:
             changes |= steps[1:] != steps[:-1]
@@ -81,7 +80,12 @@ class _Counter:
             changes |= rows.strata[1:] != rows.strata[:-1]
         change = np.flatnonzero(changes) + 1
         starts = np.concatenate([[0], change])
-        places = zip(starts.tolist(), [*change.tolist(), len(rows)], rows.epochs[starts].tolist(), strict=True)
+        places = zip(
+            starts.tolist(),
+            [*change.tolist(), len(rows)],
+            rows.epochs[starts].tolist(),
+            strict=True,
+        )
         inside = zip(rows.strata[starts].tolist(), steps[starts].tolist(), strict=True)
         for (start, end, epoch), (stratum, of_step) in zip(places, inside, strict=True):
             key = PaneKey(query.id, query.serial, epoch, stratum)
@@ -101,9 +105,9 @@ class _Counter:
         data = np.concatenate(pieces).view(dtype).reshape(n, *shape)
         mechanism.check(data)
         self._bytes -= data.nbytes
-        _add_panes(self.panes, {key: Pane(mechanism.count(data), n)})
+        add_by_key(self.panes, {key: Counts(mechanism.count(data), n)})
 
-    def finish(self) -> _Panes:
+    def finish(self) -> Panes:
         """The panes of all rows added."""
         for key in list(self._held):
             self._count(key)
@@ -139,7 +143,7 @@ class Scan:
     def __init__(
         self,
         folder: ReportFolder,
-        snapshot: Snapshot,
+        snapshot: CatalogueSnapshot,
         versions: Mapping[int, Query],
         epochs: range,
         *,
@@ -147,9 +151,14 @@ class Scan:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """`versions` are the query's, by serial."""
-        self._folder, self._snapshot, self._versions, self._epochs = folder, snapshot, versions, epochs
+        self._folder, self._snapshot, self._versions, self._epochs = (
+            folder,
+            snapshot,
+            versions,
+            epochs,
+        )
         self._progress, self._cancelled = progress, cancelled
-        self.panes: _Panes = {}
+        self.panes: Panes = {}
         self.steps: _Steps = {}
         self.slices = 0
         """How many slices were read, starting with the first."""
@@ -159,7 +168,11 @@ class Scan:
     def _version(self, serial: int) -> Query:
         query = self._versions.get(serial)
         if query is None:
-            raise ParameterError("versions", sorted(self._versions), f"must include version {serial}, which has reports")
+            raise ParameterError(
+                "versions",
+                sorted(self._versions),
+                f"must include version {serial}, which has reports",
+            )
         return query
 
     @property
@@ -181,7 +194,9 @@ class Scan:
 
     def _read(self, slices: range) -> None:
         parts = list(self._parts(slices))
-        total = sum(rows for part in parts for _, rows, _ in part.groups) + sum(len(rows) for _, rows in self._staged)
+        total = sum(rows for part in parts for _, rows, _ in part.groups) + sum(
+            len(rows) for _, rows in self._staged
+        )
         self._done, self._total = 0, total
         counter = _Counter(self._versions)
         for query, rows in self._staged:
@@ -196,7 +211,7 @@ class Scan:
         self._tell(0)
 
     def _add(self, counter: _Counter) -> None:
-        _add_panes(self.panes, counter.finish())
+        add_by_key(self.panes, counter.finish())
         for key, sizes in counter.steps.items():
             known = self.steps.setdefault(key, [0] * len(STEPS))
             known[:] = [n + more for n, more in zip(known, sizes, strict=True)]
@@ -213,8 +228,14 @@ class Scan:
             for number, (rows, low, high) in enumerate(entry.row_groups()):
                 if low < slices.stop and high >= slices.start:
                     # Of a full scan nobody asks which step a report was in.
-                    one_step = slices.stop == SLICES or bisect_right(STEPS, low) == bisect_right(STEPS, high)
-                    step = bisect_right(STEPS, high) if one_step and slices.start <= low and high < slices.stop else None
+                    one_step = slices.stop == SLICES or bisect_right(STEPS, low) == bisect_right(
+                        STEPS, high
+                    )
+                    step = (
+                        bisect_right(STEPS, high)
+                        if one_step and slices.start <= low and high < slices.stop
+                        else None
+                    )
                     chosen.append((number, rows, step))
             for start in range(0, len(chosen), _GROUPS_AT_ONCE):
                 yield _Part(entry, tuple(chosen[start : start + _GROUPS_AT_ONCE]))
@@ -226,9 +247,15 @@ class Scan:
             inside = self._epochs.start <= part.entry.first and part.entry.last < self._epochs.stop
             for rows, step in self._tables(part):
                 if self._cancelled():
-                    raise HistoryCancelledError("the history was not read to the end: it was cancelled")
+                    raise HistoryCancelledError(
+                        "the history was not read to the end: it was cancelled"
+                    )
                 try:
-                    counter.add(query, self._wanted(rows, None if step is not None else slices, inside), step)
+                    counter.add(
+                        query,
+                        self._wanted(rows, None if step is not None else slices, inside),
+                        step,
+                    )
                 except (ValueError, TypeError) as error:
                     raise damaged(part.entry, error) from None
                 self._tell(len(rows))
@@ -241,20 +268,36 @@ class Scan:
             with self._folder.open(part.entry) as file:
                 _check(part.entry, file)
                 for number, _, step in part.groups:
-                    # Reading a column takes about as long as counting it: a column whose value is known beforehand is left out.
-                    columns = ["epoch", "report", *(["slice"] if step is None else []), *(["stratum"] if strata else [])]
+                    # Reading a column takes about as long as counting it: a column whose value is
+                    # known beforehand is left out.
+                    columns = [
+                        "epoch",
+                        "report",
+                        *(["slice"] if step is None else []),
+                        *(["stratum"] if strata else []),
+                    ]
                     yield columns_of(file.read_row_group(number, columns, use_threads=False)), step
         except (FileNotFoundError, DeniableError):
             raise
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError) as error:
+        except (
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            MemoryError,
+        ) as error:
             raise damaged(part.entry, error) from None
 
     def _wanted(self, rows: ReportRows, slices: range | None, inside: bool) -> ReportRows:
-        """The rows of these slices (None: of all) and of the period, unless it is known that they are all `inside` it."""
+        """The rows of these slices (None: of all) and of the period, unless it is known that they
+        are all `inside` it."""
         if slices is not None:
             rows = rows.chosen((rows.slices >= slices.start) & (rows.slices < slices.stop))
         if not inside:
-            rows = rows.chosen((rows.epochs >= self._epochs.start) & (rows.epochs < self._epochs.stop))
+            rows = rows.chosen(
+                (rows.epochs >= self._epochs.start) & (rows.epochs < self._epochs.stop)
+            )
         return rows
 
 

@@ -1,8 +1,9 @@
-"""People who lie: what they send, how far it can move an estimate, and how many it takes for the diagnostics to notice.
+"""People who lie: what they send, how far it can move an estimate, and how many it takes for the
+diagnostics to notice.
 
-The three kinds are those of Cao, Jia and Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security
-2021: a random report; an honest report of the label to be raised; the report that raises it the most, chosen to look as much like
-an honest one as possible.
+The three kinds are those of Cao, Jia and Gong, "Data poisoning attacks to local differential
+privacy protocols", USENIX Security 2021: a random report; an honest report of the label to be
+raised; the report that raises it the most, chosen to look as much like an honest one as possible.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.panes import Pane, PaneKey
-from deniable.aggregator.windows import Window, estimate_period
+from deniable.aggregator.counting.panes import PaneKey
+from deniable.aggregator.windows.estimates import estimate_period
+from deniable.aggregator.windows.window import Window
 from deniable.client import encoding
-from deniable.estimation.estimate import Estimate, covariances_up_to
+from deniable.counts import Counts
+from deniable.estimation.estimate import Estimate
+from deniable.estimation.unbias import covariances_up_to
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.summed import SummedHistogram
-from deniable.mechanisms.unary import UnaryReports
+from deniable.mechanisms.protocols.summed import SummedHistogram
+from deniable.mechanisms.protocols.unary import UnaryReports
 from deniable.mechanisms.values import IndexReports
 from deniable.queries.query import Query
 from deniable.randomness import ONE, Source
@@ -33,19 +37,30 @@ _REPLICATES = 8
 _MOST_DRAWN = 100_000
 
 
-def lying_rows(query: Query, lie: str, target: int, n: int, source: Source, downwards: bool = False) -> NDArray[np.uint8]:
+def lying_rows(
+    query: Query, lie: str, target: int, n: int, source: Source, downwards: bool = False
+) -> NDArray[np.uint8]:
     """`n` lying reports, each a row of bytes as it travels."""
     if lie == "targeted":
         claimed = np.full((n, query.ones), -1, dtype=np.intp)
         claimed[:, 0] = target
         return encoding.randomize(query, claimed if query.ones > 1 else claimed[:, 0], source)
     mechanism: Mechanism = query.mechanism
-    rows = _random(mechanism, n, source) if lie == "random" else _extreme(mechanism, target, n, source, downwards)
-    return np.ascontiguousarray(rows, dtype=mechanism.layout[0]).view(np.uint8).reshape(n, query.report_bytes)
+    rows = (
+        _random(mechanism, n, source)
+        if lie == "random"
+        else _extreme(mechanism, target, n, source, downwards)
+    )
+    return (
+        np.ascontiguousarray(rows, dtype=mechanism.layout[0])
+        .view(np.uint8)
+        .reshape(n, query.report_bytes)
+    )
 
 
 def _random(mechanism: Mechanism, n: int, source: Source) -> NDArray[Any]:
-    """Reports drawn from all accepted ones, uniformly where the mechanism's reports are numbers or bits."""
+    """Reports drawn from all accepted ones, uniformly where the mechanism's reports are numbers or
+    bits."""
     if isinstance(mechanism, UnaryReports):
         return source.bit_rows(ONE // 2, n, len(mechanism.labels))
     if isinstance(mechanism, IndexReports):
@@ -53,7 +68,9 @@ def _random(mechanism: Mechanism, n: int, source: Source) -> NDArray[Any]:
     return mechanism.draw(source.below(len(mechanism.labels), n).astype(np.intp), source)
 
 
-def _extreme(mechanism: Mechanism, target: int, n: int, source: Source, downwards: bool) -> NDArray[Any]:
+def _extreme(
+    mechanism: Mechanism, target: int, n: int, source: Source, downwards: bool
+) -> NDArray[Any]:
     """The accepted reports that raise (or lower) a label the most."""
     candidates = _candidates(mechanism, target, source)
     gains = _contributions(mechanism, candidates, target)
@@ -67,7 +84,8 @@ def _candidates(mechanism: Mechanism, target: int, source: Source) -> NDArray[An
         return np.arange(mechanism.n_outputs)
     # Honest reports of the label: some support it and some do not.
     rows = mechanism.draw(np.full(_CANDIDATES, target, dtype=np.intp), source)
-    if isinstance(mechanism, SummedHistogram):  # the extremes of a label's level are too rare to occur by chance
+    # the extremes of a label's level are too rare to occur by chance
+    if isinstance(mechanism, SummedHistogram):
         rows[: _CANDIDATES // 2, target] = mechanism.levels - 1
         rows[_CANDIDATES // 2 :, target] = 0
     return rows
@@ -79,13 +97,19 @@ def _contributions(mechanism: Mechanism, rows: NDArray[Any], target: int) -> NDA
     if supports is not None and mechanism.support() is not None:
         return np.asarray(supports(rows)[:, target], dtype=np.float64)
     with covariances_up_to(0):
-        return np.array([mechanism.solve(mechanism.count(rows[i : i + 1]), 1)[0][target] for i in range(len(rows))])
+        return np.array(
+            [
+                mechanism.solve(mechanism.count(rows[i : i + 1]), 1)[0][target]
+                for i in range(len(rows))
+            ]
+        )
 
 
 def poisoning_bound(query: Query, window: Window, liars: int, target: int) -> float:
     """The furthest that so many lying reports can move a label's proportion in a window.
 
-    Exact for one stratum; with several, the liars are assumed to be all in the one where a report weighs the most.
+    Exact for one stratum; with several, the liars are assumed to be all in the one where a report
+    weighs the most.
     """
     if query.strata:
         return (window.influence or 0.0) * liars
@@ -94,13 +118,24 @@ def poisoning_bound(query: Query, window: Window, liars: int, target: int) -> fl
 
 def diagnostics(estimate: Estimate | None) -> tuple[str, ...]:
     """The notes of an estimate that doubt its reports."""
-    return () if estimate is None else tuple(note for note in estimate.notes if note.startswith(_FLAGS))
+    return (
+        ()
+        if estimate is None
+        else tuple(note for note in estimate.notes if note.startswith(_FLAGS))
+    )
 
 
 def flagged_from(
-    query: Query, weights: NDArray[np.float64], n: int, lie: str, target: int, random: np.random.Generator, source: Source
+    query: Query,
+    weights: NDArray[np.float64],
+    n: int,
+    lie: str,
+    target: int,
+    random: np.random.Generator,
+    source: Source,
 ) -> tuple[int | None, int]:
-    """How many liars, among how many reports, get at least half of the windows flagged; None if half of all are too few.
+    """How many liars, among how many reports, get at least half of the windows flagged; None if
+    half of all are too few.
 
     Found by bisection on windows made of counts alone, under the same rules as real windows.
     """
@@ -116,7 +151,9 @@ def flagged_from(
         runs.append((honest, lying_rows(query, lie, target, n // 2, source)))
 
     def flagged(liars: int) -> bool:
-        counts = (_counts(query, honest[liars:]) + _counts(query, lies[:liars]) for honest, lies in runs)
+        counts = (
+            _counts(query, honest[liars:]) + _counts(query, lies[:liars]) for honest, lies in runs
+        )
         found = sum(bool(diagnostics(_estimate(query, each, n))) for each in counts)
         return 2 * found >= _REPLICATES
 
@@ -132,10 +169,12 @@ def flagged_from(
 def _counts(query: Query, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     mechanism = query.mechanism
     dtype, shape = mechanism.layout
-    counts: NDArray[np.int64] = mechanism.count(np.ascontiguousarray(rows).view(dtype).reshape(len(rows), *shape))
+    counts: NDArray[np.int64] = mechanism.count(
+        np.ascontiguousarray(rows).view(dtype).reshape(len(rows), *shape)
+    )
     return counts
 
 
 def _estimate(query: Query, counts: NDArray[np.int64], n: int) -> Estimate | None:
-    panes = {PaneKey(query.id, query.serial, 0, 0): Pane(counts, n, 0)}
+    panes = {PaneKey(query.id, query.serial, 0, 0): Counts(counts, n, 0)}
     return estimate_period([query], panes, query.schedule.bounds_of_window(0))[2]

@@ -1,8 +1,10 @@
-"""Shares on their way to the proxies: sent, lost, resent by the rules of a device's queue, refused or given up.
+"""Shares on their way to the proxies: sent, lost, resent by the rules of a device's queue, refused
+or given up.
 
-What one device does (:mod:`deniable.client.upload`) is done here for many at once: waits after a failure have the same
-distribution, an early share is postponed, a late one is given up, and one that is too old expires. Times are rounded up to
-multiples of `step` seconds, so everything within a step is one upload.
+What one device does (:mod:`deniable.client.upload`) is done here for many at once: waits after a
+failure have the same distribution, an early share is postponed, a late one is given up, and one
+that is too old expires. Times are rounded up to multiples of `step` seconds, so everything within a
+step is one upload.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.audit.rehearsal.scenarios import Faults
-from deniable.audit.system import SimulatedSystem
-from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, WAIT_IF_EARLY, refusal
+from deniable.client.http_transport import refusal
+from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, WAIT_IF_EARLY
 from deniable.errors import RefusedError
+from deniable.local.system import LocalSystem
 
 __all__ = ["Mail", "MailRoom"]
 
@@ -54,16 +57,22 @@ class Mail:
 class MailRoom:
     """All mail of a run."""
 
-    def __init__(self, system: SimulatedSystem, faults: Faults, random: np.random.Generator, step: int) -> None:
+    def __init__(
+        self, system: LocalSystem, faults: Faults, random: np.random.Generator, step: int
+    ) -> None:
         self.system, self.faults, self._random, self._step = system, faults, random, step
         self.mails: dict[int, Mail] = {}
         self.counts: Counter[str] = Counter()
-        """Shares: early, resent, already taken, replayed, replays accepted. People, counted once per epoch: asked, silent."""
+        """Shares: early, resent, already taken, replayed, replays accepted. People, counted once
+        per epoch: asked, silent."""
         self._open: list[Mail] = []
         self._planned: set[int] = set()
 
-    def send(self, epoch: int, columns: list[_Words], due: _Times, expires: int, lost: NDArray[np.bool_]) -> None:
-        """Schedule messages to be sent at these times; those that are `lost` never leave their device."""
+    def send(
+        self, epoch: int, columns: list[_Words], due: _Times, expires: int, lost: NDArray[np.bool_]
+    ) -> None:
+        """Schedule messages to be sent at these times; those that are `lost` never leave their
+        device."""
         mail = Mail(epoch, columns, due, expires)
         mail.status[:, lost] = _GIVEN_UP
         self.mails[epoch] = mail
@@ -92,7 +101,8 @@ class MailRoom:
         self._open = [mail for mail in self._open if (mail.status == _WAITING).any()]
 
     def _upload(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
-        """What is due for one proxy, as one upload: all of one epoch and one second, so it is accepted or refused as a whole."""
+        """What is due for one proxy, as one upload: all of one epoch and one second, so it is
+        accepted or refused as a whole."""
         self.counts["resent"] += int(np.count_nonzero(mail.failures[proxy, chosen]))
         faults, random = self.faults, self._random
         arriving = chosen
@@ -122,14 +132,19 @@ class MailRoom:
                 arriving = arriving[~lost]
             mail.status[proxy, arriving] = _TAKEN
             if faults.replayed:
-                self._replay(proxy, mail.epoch, columns[:, random.random(columns.shape[1]) < faults.replayed])
+                self._replay(
+                    proxy, mail.epoch, columns[:, random.random(columns.shape[1]) < faults.replayed]
+                )
 
     def _failed(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
         mail.failures[proxy, chosen] += 1
         self._postpone(mail, proxy, chosen, mail.failures[proxy, chosen])
 
-    def _postpone(self, mail: Mail, proxy: int, chosen: NDArray[np.intp], failures: NDArray[np.integer]) -> None:
-        """Like :func:`deniable.client.upload.backoff`, but early enough for a retry before the share expires."""
+    def _postpone(
+        self, mail: Mail, proxy: int, chosen: NDArray[np.intp], failures: NDArray[np.integer]
+    ) -> None:
+        """Like :func:`deniable.client.upload.backoff`, but early enough for a retry before the
+        share expires."""
         now = self.system.now
         longest = np.minimum(LONGEST_WAIT, FIRST_WAIT * 2.0 ** np.minimum(failures, 20))
         waits = 1 + (self._random.random(chosen.size) * longest).astype(np.int64)
@@ -139,14 +154,17 @@ class MailRoom:
         self._plan(due)
 
     def _replay(self, proxy: int, epoch: int, columns: _Words) -> None:
-        """Someone who captured shares sends them again: at once, an epoch later, and after the epoch is closed."""
+        """Someone who captured shares sends them again: at once, an epoch later, and after the
+        epoch is closed."""
         if not columns.shape[1]:
             return
 
         def again() -> None:
             self.counts["replayed"] += columns.shape[1]
             reply = self.system.post(proxy, epoch, columns)
-            self.counts["replays accepted"] += 0 if reply is None or isinstance(reply, RefusedError) else reply.accepted
+            self.counts["replays accepted"] += (
+                0 if reply is None or isinstance(reply, RefusedError) else reply.accepted
+            )
 
         system = self.system
         end = system.query.schedule.end_of_epoch(epoch)

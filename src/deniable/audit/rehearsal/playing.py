@@ -1,4 +1,5 @@
-"""One run of a scenario: people answer, shares travel, proxies and aggregator do their work, and everything is recorded."""
+"""One run of a scenario: people answer, shares travel, proxies and aggregator do their work, and
+everything is recorded."""
 
 from __future__ import annotations
 
@@ -11,21 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.conservation import Account
-from deniable.aggregator.limits import EngineLimits
-from deniable.aggregator.panes import Pane
-from deniable.aggregator.windows import Window
+from deniable.aggregator.counting.conservation import Account
+from deniable.aggregator.counting.limits import EngineLimits
+from deniable.aggregator.windows.window import Window
 from deniable.audit.rehearsal.liars import lying_rows
 from deniable.audit.rehearsal.mail import MailRoom
 from deniable.audit.rehearsal.people import Cohort, make_cohort
 from deniable.audit.rehearsal.scenarios import Faults
-from deniable.audit.system import SimulatedSystem, scratch_folder
 from deniable.client import encoding
 from deniable.client.policy import Policy
+from deniable.counts import Counts
+from deniable.local.scratch import scratch_folder
+from deniable.local.system import LocalSystem
 from deniable.logs.sqlite_log import BlockLog
-from deniable.proxy.intake import Rules
-from deniable.queries.keys import KeyRing
+from deniable.proxy.intake.uploads import IntakeRules
 from deniable.queries.query import Query
+from deniable.queries.signed.key_ring import KeyRing
 from deniable.randomness import seeded_source
 from deniable.wire.blocks import Block
 from deniable.wire.message import ANSWER
@@ -33,7 +35,8 @@ from deniable.wire.message import ANSWER
 __all__ = ["Parts", "Played", "play", "target_label"]
 
 _SLOTS, _FINE_SLOTS = 2, 6
-"""How many times per epoch due shares are sent; more where a minute decides whether a share is early."""
+"""How many times per epoch due shares are sent; more where a minute decides whether a share is
+early."""
 _FOREVER = 1 << 40
 _WRONG_CLOCK = 3600
 _USUAL_SKEW = 30.0
@@ -44,10 +47,12 @@ _BLOCKS_REPEATED = 64
 class Parts:
     """The parts of a run's system. Tests put parts with planted faults here."""
 
-    rules: Rules = field(default_factory=Rules)
-    limits: EngineLimits = field(default_factory=lambda: EngineLimits(workers=1, bucket_bits=0, retention=_FOREVER))
+    rules: IntakeRules = field(default_factory=IntakeRules)
+    limits: EngineLimits = field(
+        default_factory=lambda: EngineLimits(workers=1, bucket_bits=0, retention=_FOREVER)
+    )
     """Buckets, workers and retention do not change what is counted."""
-    system: Callable[..., SimulatedSystem] = SimulatedSystem
+    system: Callable[..., LocalSystem] = LocalSystem
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,13 +66,14 @@ class Played:
     released: list[int]
     """For each window, how many seconds after its end its last result came."""
     sent: NDArray[np.int64]
-    """For each epoch, how many messages were made, reached every proxy, came too late, and were counted."""
+    """For each epoch, how many messages were made, reached every proxy, came too late, and were
+    counted."""
     delivered: NDArray[np.int64]
     late: NDArray[np.int64]
     counted: NDArray[np.int64]
     gaps: NDArray[np.bool_]
     """The epochs that were closed without one of the proxies."""
-    panes: dict[int, Pane]
+    panes: dict[int, Counts]
     """By epoch, strata added up."""
     mail: Counter[str]
     accounts: list[Account]
@@ -85,10 +91,23 @@ def target_label(weights: NDArray[np.float64]) -> int:
 
 class _Run:
     def __init__(
-        self, query: Query, weights: NDArray[np.float64] | None, people: int, faults: Faults, seed: int, parts: Parts
+        self,
+        query: Query,
+        weights: NDArray[np.float64] | None,
+        people: int,
+        faults: Faults,
+        seed: int,
+        parts: Parts,
     ) -> None:
-        self.query, self.weights, self.people, self.faults, self.parts = query, weights, people, faults, parts
-        # Separate streams, so that people and coins are the same in all scenarios, whatever goes wrong.
+        self.query, self.weights, self.people, self.faults, self.parts = (
+            query,
+            weights,
+            people,
+            faults,
+            parts,
+        )
+        # Separate streams, so that people and coins are the same in all scenarios, whatever goes
+        # wrong.
         draws = np.random.SeedSequence(seed).spawn(2)
         self.people_random, self.faults_random = (np.random.default_rng(each) for each in draws)
         self.source, self.lies_source = seeded_source(seed), seeded_source(seed + (1 << 32))
@@ -97,17 +116,27 @@ class _Run:
         schedule = query.schedule
         self.epochs_per_window = schedule.window // schedule.every
         self.grace = max(parts.rules.grace, query.grace or 0)
-        self.end = schedule.end_of_epoch(schedule.n_epochs - 1) + self.grace + parts.limits.patience + (query.grace or 0) + 1
+        self.end = (
+            schedule.end_of_epoch(schedule.n_epochs - 1)
+            + self.grace
+            + parts.limits.patience
+            + (query.grace or 0)
+            + 1
+        )
         self.cohorts: list[Cohort] = []
 
     def play(self, progress: Callable[[float], None] | None) -> Played:
         schedule = self.query.schedule
         with (
             scratch_folder() as folder,
-            self.parts.system(self.query, folder, rules=self.parts.rules, limits=self.parts.limits) as system,
+            self.parts.system(
+                self.query, folder, rules=self.parts.rules, limits=self.parts.limits
+            ) as system,
         ):
             slots = _FINE_SLOTS if self.faults.skewed else _SLOTS
-            self.room = MailRoom(system, self.faults, self.faults_random, max(1, schedule.every // slots))
+            self.room = MailRoom(
+                system, self.faults, self.faults_random, max(1, schedule.every // slots)
+            )
             self._plan_faults(system)
             self._answer(0)
             for epoch in range(schedule.n_epochs):
@@ -119,13 +148,21 @@ class _Run:
             system.run(self.end)
             return self._written_down(system)
 
-    # --- people -----------------------------------------------------------------------------------------------------
+    # --- people
 
     def _cohort(self, epoch: int) -> tuple[Cohort, int]:
         window, place = divmod(epoch, self.epochs_per_window)
         if window == len(self.cohorts):
             liars = round(self.faults.liars * self.people)
-            made = make_cohort(self.query, self.weights, self.people, liars, self.faults.churn, self.people_random, self.source)
+            made = make_cohort(
+                self.query,
+                self.weights,
+                self.people,
+                liars,
+                self.faults.churn,
+                self.people_random,
+                self.source,
+            )
             self.cohorts.append(made)
         return self.cohorts[window], place
 
@@ -143,7 +180,9 @@ class _Run:
         shares = cohort.fleet.answer(epoch, cohort.answers, present)
         columns = shares.columns
         if cohort.n_liars:
-            columns = [np.hstack(both) for both in zip(columns, self._lies(epoch, cohort), strict=True)]
+            columns = [
+                np.hstack(both) for both in zip(columns, self._lies(epoch, cohort), strict=True)
+            ]
         n = int(columns[0].shape[1])
         start, every = query.schedule.start_of_epoch(epoch), query.schedule.every
         due = start + random.integers(0, every, n)
@@ -167,9 +206,9 @@ class _Run:
             strata = np.repeat(strata, query.most_rows)
         return encoding.share_columns(query, epoch, rows, strata, ANSWER, self.lies_source)
 
-    # --- faults -----------------------------------------------------------------------------------------------------
+    # --- faults
 
-    def _plan_faults(self, system: SimulatedSystem) -> None:
+    def _plan_faults(self, system: LocalSystem) -> None:
         faults, schedule, random = self.faults, self.query.schedule, self.faults_random
         last = len(self.query.proxies) - 1
         length = schedule.n_epochs * schedule.every
@@ -181,7 +220,10 @@ class _Run:
             self._make_slow(system, last)
         if faults.replayed:
             for part in (0.25, 0.5, 0.75, 1.0):
-                system.at(schedule.origin + round(part * length) + 1, partial(system.append, last, _repeat_blocks(system)))
+                system.at(
+                    schedule.origin + round(part * length) + 1,
+                    partial(system.append, last, _repeat_blocks(system)),
+                )
         for _ in range(faults.restarts):
             for proxy in range(last + 1):
                 time = schedule.origin + int(random.random() * length)
@@ -189,8 +231,9 @@ class _Run:
                 system.at(time + 1, partial(system.start_proxy, proxy))
             system.at(schedule.origin + int(random.random() * length), system.restart_aggregator)
 
-    def _make_slow(self, system: SimulatedSystem, proxy: int) -> None:
-        """Make the log readable only now and then: as rarely as possible without losing anything."""
+    def _make_slow(self, system: LocalSystem, proxy: int) -> None:
+        """Make the log readable only now and then: as rarely as possible without losing
+        anything."""
         limits = self.parts.limits
         spare = limits.patience - max(0, self.parts.rules.grace - (self.query.grace or 0))
         pause = max(1, int(self.faults.slow * spare))
@@ -204,18 +247,21 @@ class _Run:
 
         system.at(self.query.schedule.origin + pause, read_once)
 
-    # --- what came of it --------------------------------------------------------------------------------------------
+    # --- what came of it
 
-    def _written_down(self, system: SimulatedSystem) -> Played:
+    def _written_down(self, system: LocalSystem) -> Played:
         query, schedule = self.query, self.query.schedule
-        panes: dict[int, Pane] = {}
+        panes: dict[int, Counts] = {}
         for key, pane in system.panes().items():
             if key.epoch in panes:
                 panes[key.epoch] += pane
             else:
                 panes[key.epoch] = pane
         mails = [self.room.mails[epoch] for epoch in range(schedule.n_epochs)]
-        missing = [bool(system.state.missing(query.channel_tag, range(e, e + 1))) for e in range(schedule.n_epochs)]
+        missing = [
+            bool(system.state.missing(query.channel_tag, range(e, e + 1)))
+            for e in range(schedule.n_epochs)
+        ]
         windows = system.windows()
         released = []
         for window in windows:
@@ -229,7 +275,12 @@ class _Run:
             np.array([len(mail) for mail in mails]),
             np.array([np.count_nonzero(mail.delivered) for mail in mails]),
             np.array([np.count_nonzero(mail.late) for mail in mails]),
-            np.array([panes[e].n + panes[e].nothing if e in panes else 0 for e in range(schedule.n_epochs)]),
+            np.array(
+                [
+                    panes[e].n + panes[e].nothing if e in panes else 0
+                    for e in range(schedule.n_epochs)
+                ]
+            ),
             np.array(missing),
             panes,
             self.room.counts,
@@ -238,12 +289,15 @@ class _Run:
         )
 
 
-def _repeat_blocks(system: SimulatedSystem) -> Callable[[BlockLog], None]:
+def _repeat_blocks(system: LocalSystem) -> Callable[[BlockLog], None]:
     """A proxy that writes its newest blocks a second time."""
 
     def write(log: BlockLog) -> None:
         newest = max(log.dropped, log.end - _BLOCKS_REPEATED)
-        log.append([Block.from_bytes(record.block) for record in log.read(newest, _BLOCKS_REPEATED)], system.now)
+        log.append(
+            [Block.from_bytes(record.block) for record in log.read(newest, _BLOCKS_REPEATED)],
+            system.now,
+        )
 
     return write
 
@@ -257,5 +311,6 @@ def play(
     parts: Parts | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Played:
-    """Play a scenario with a query that :func:`~deniable.audit.rehearsal.people.rehearsed_query` has made."""
+    """Play a scenario with a query that :func:`~deniable.audit.rehearsal.people.rehearsed_query`
+    has made."""
     return _Run(query, weights, people, faults, seed, parts or Parts()).play(progress)

@@ -1,4 +1,5 @@
-"""Rehearse a query: play scenarios on simulated people, and say what to expect, what is lost, and whether to believe the ±."""
+"""Rehearse a query: play scenarios on simulated people, and say what to expect, what is lost, and
+whether to believe the ±."""
 
 from __future__ import annotations
 
@@ -9,18 +10,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.windows import COMPLETE, NO_COUNTERPART
+from deniable.aggregator.windows.window import COMPLETE, NO_COUNTERPART
 from deniable.audit.rehearsal.liars import flagged_from
 from deniable.audit.rehearsal.people import assumed_proportions, rehearsed_query
 from deniable.audit.rehearsal.playing import Parts, Played, play, target_label
 from deniable.audit.rehearsal.scenarios import Scenario, scenarios_by_name
-from deniable.audit.rehearsal.scoring import CONFIDENCE, Accuracy, LiarsOutcome, accuracy, defects, liars_outcome, window_notes
+from deniable.audit.rehearsal.scoring import (
+    CONFIDENCE,
+    Accuracy,
+    LiarsOutcome,
+    accuracy,
+    defects,
+    liars_outcome,
+    window_notes,
+)
 from deniable.audit.rehearsal.wording import rehearsal_text, verdict_text
 from deniable.checks import whole
 from deniable.display import Bar, Display
 from deniable.errors import ParameterError
-from deniable.queries.buckets import Column
-from deniable.queries.query import Budget, Query
+from deniable.queries.budget import Budget
+from deniable.queries.columns.column import Column
+from deniable.queries.query import Query
 from deniable.randomness import seeded_source
 from deniable.results import Result
 
@@ -35,8 +45,8 @@ _THIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ScenarioOutcome(Result):
-    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are repeated shares, not counted
-    again."""
+    """The outcome of one scenario. Answers are the messages of all epochs; `duplicates` are
+    repeated shares, not counted again."""
 
     name: str
     happens: str
@@ -51,7 +61,8 @@ class ScenarioOutcome(Result):
     conditions: Mapping[str, int]
     """How many windows are in each condition."""
     thin: int
-    """How many windows lack more than a tenth of the answers that were made without a condition or note that says so."""
+    """How many windows lack more than a tenth of the answers that were made without a condition or
+    note that says so."""
     released: int
     """How many seconds after its end the slowest window's last result came."""
     notes: Mapping[str, int]
@@ -68,8 +79,13 @@ class ScenarioOutcome(Result):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing forbidden happened and, without liars, intervals contain the truth as often as they claim."""
-        honest = self.accuracy is None or self.liars is not None or not (self.accuracy.biased or self.accuracy.covers_too_seldom)
+        """Whether nothing forbidden happened and, without liars, intervals contain the truth as
+        often as they claim."""
+        honest = (
+            self.accuracy is None
+            or self.liars is not None
+            or not (self.accuracy.biased or self.accuracy.covers_too_seldom)
+        )
         return honest and not self.defects
 
     @property
@@ -102,7 +118,17 @@ class Rehearsal(Result):
         return rehearsal_text(self)
 
     def _display(self, confidence: float = 0.95) -> Display:
-        columns = ("scenario", "sent", "counted", "lost", "late", "duplicates", "coverage", "bias", "holds")
+        columns = (
+            "scenario",
+            "sent",
+            "counted",
+            "lost",
+            "late",
+            "duplicates",
+            "coverage",
+            "bias",
+            "holds",
+        )
         rows = [
             (
                 each.name,
@@ -128,7 +154,14 @@ class Rehearsal(Result):
             if (found := each.accuracy) is not None
         ]
         notes = tuple(f"{each.name}: {each.verdict}" for each in self.outcomes)
-        return Display(columns, rows, notes, bars, "part of the 95 % intervals that contain the truth", CONFIDENCE)
+        return Display(
+            columns,
+            rows,
+            notes,
+            bars,
+            "part of the 95 % intervals that contain the truth",
+            CONFIDENCE,
+        )
 
 
 def rehearse(
@@ -143,12 +176,14 @@ def rehearse(
     parts: Parts | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Rehearsal:
-    """Play scenarios with a query on `people` simulated people, new ones in each of `windows` windows.
+    """Play scenarios with a query on `people` simulated people, new ones in each of `windows`
+    windows.
 
-    The people's answers are drawn with `proportions` (see :func:`~deniable.audit.rehearsal.people.assumed_proportions`) and pass
-    through the code of devices, proxies and aggregator. Everything is derived from the seed.
+    The people's answers are drawn with `proportions` (see
+    :func:`~deniable.audit.rehearsal.people.assumed_proportions`) and pass through the code of
+    devices, proxies and aggregator. Everything is derived from the seed.
 
-    >>> from deniable.queries.buckets import Column
+    >>> from deniable.queries.columns.column import Column
     >>> from deniable.queries.schedule import Schedule
     >>> query = Query("commute", "City", "SELECT km FROM trips", [Column("km", ["[0,5)", "[5,inf)"])],
     ...               Schedule(0, 86400, 600, 600, 600), ["one", "two"], {"name": "TwoCoin", "p": 0.5, "q": 0.5})
@@ -156,11 +191,18 @@ def rehearse(
     >>> rehearsal.holds, rehearsal.outcomes[0].lost
     (True, 0)
     """
-    people = whole("people", min(query.population or _USUAL_PEOPLE, _USUAL_PEOPLE) if people is None else people, 2, _MOST_PEOPLE)
+    people = whole(
+        "people",
+        min(query.population or _USUAL_PEOPLE, _USUAL_PEOPLE) if people is None else people,
+        2,
+        _MOST_PEOPLE,
+    )
     windows = whole("windows", windows, 2, 100_000)
     seed = whole("seed", seed, 0, 2**32 - 1)
     if not 0 < liars < 0.5:
-        raise ParameterError("liars", liars, "must lie strictly between 0 and 0.5: they are a part of the people")
+        raise ParameterError(
+            "liars", liars, "must lie strictly between 0 and 0.5: they are a part of the people"
+        )
     chosen = scenarios_by_name(scenarios)
     asked, notes = rehearsed_query(query, people, windows)
     weights = assumed_proportions(asked, proportions)
@@ -171,7 +213,17 @@ def rehearse(
             scenario = replace(scenario, faults=replace(scenario.faults, liars=liars))  # noqa: PLW2901 - as many as asked for
         outcomes.append(_outcome(asked, weights, people, scenario, seed, parts, part))
     epochs = asked.schedule.window // asked.schedule.every
-    return Rehearsal(asked.id, people, windows, epochs, asked.labels, weights, seed, tuple(notes), tuple(outcomes))
+    return Rehearsal(
+        asked.id,
+        people,
+        windows,
+        epochs,
+        asked.labels,
+        weights,
+        seed,
+        tuple(notes),
+        tuple(outcomes),
+    )
 
 
 def _within(progress: Callable[[float], None], i: int, of: int) -> Callable[[float], None]:
@@ -195,7 +247,9 @@ def _outcome(
         target = target_label(weights)
         n = _typical_reports(played)
         source, random = seeded_source(seed + 1), np.random.default_rng(seed)
-        found = flagged_from(query, weights, n, faults.lie, target, random, source) if n else (None, 0)
+        found = (
+            flagged_from(query, weights, n, faults.lie, target, random, source) if n else (None, 0)
+        )
         liars = liars_outcome(played, target, round(faults.liars * people), found)
     return ScenarioOutcome(
         name=scenario.name,
@@ -217,32 +271,46 @@ def _outcome(
 
 
 def _duplicates(played: Played) -> int:
-    """Repeated shares: refused by a proxy or by the aggregator, as duplicates or because their epoch was closed."""
+    """Repeated shares: refused by a proxy or by the aggregator, as duplicates or because their
+    epoch was closed."""
     logged = sum(account.duplicate + account.late for account in played.accounts)
-    return played.mail["already taken"] + played.mail["replayed"] - played.mail["replays accepted"] + logged
+    return (
+        played.mail["already taken"]
+        + played.mail["replayed"]
+        - played.mail["replays accepted"]
+        + logged
+    )
 
 
 def _thin(played: Played) -> int:
     """Complete windows that lack more than a tenth of their answers without a note that says so."""
     found = 0
     for window in played.windows:
-        if window.estimate is not None and any(NO_COUNTERPART in note for note in window.estimate.notes):
+        if window.estimate is not None and any(
+            NO_COUNTERPART in note for note in window.estimate.notes
+        ):
             continue
         epochs = played.query.schedule.epochs_of_window(window.index)
-        sent, counted = (int(each[epochs.start : epochs.stop].sum()) for each in (played.sent, played.counted))
+        sent, counted = (
+            int(each[epochs.start : epochs.stop].sum()) for each in (played.sent, played.counted)
+        )
         found += window.condition == COMPLETE and counted < (1 - _THIN) * sent
     return found
 
 
 def _typical_reports(played: Played) -> int:
-    """The reports of a complete window, or of one epoch where devices repeat their coins and a window uses only one epoch."""
+    """The reports of a complete window, or of one epoch where devices repeat their coins and a
+    window uses only one epoch."""
     if played.query.memoize:
         return max((pane.n for pane in played.panes.values()), default=0)
-    return int(np.median([window.n for window in played.windows if window.condition == COMPLETE] or [0]))
+    return int(
+        np.median([window.n for window in played.windows if window.condition == COMPLETE] or [0])
+    )
 
 
 def _tracer(query: Query) -> Query:
-    """The same schedule with one bucket per person, and so little noise that every count is the truth."""
+    """The same schedule with one bucket per person, and so little noise that every count is the
+    truth."""
     schedule = query.schedule
     windows = min(_TRACED_WINDOWS, schedule.n_windows)
     return query.revised(

@@ -1,4 +1,5 @@
-"""Score a run: how far estimates are from the truth, how often intervals contain it, and what does not add up."""
+"""Score a run: how far estimates are from the truth, how often intervals contain it, and what does
+not add up."""
 
 from __future__ import annotations
 
@@ -10,31 +11,44 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.windows import Window
+from deniable.aggregator.windows.window import Window
 from deniable.audit.rehearsal.liars import diagnostics, poisoning_bound
 from deniable.audit.rehearsal.playing import Played
+from deniable.numerics import normal_quantile
 from deniable.results import Result
 
-__all__ = ["CONFIDENCE", "Accuracy", "LiarsOutcome", "accuracy", "defects", "liars_outcome", "window_notes"]
+__all__ = [
+    "CONFIDENCE",
+    "Accuracy",
+    "LiarsOutcome",
+    "accuracy",
+    "defects",
+    "liars_outcome",
+    "window_notes",
+]
 
 CONFIDENCE = 0.95
 _FALSE_ALARM = 1e-3
-"""The chance that a rehearsal of a correct system reports a scenario as biased, or as covering too rarely."""
+"""The chance that a rehearsal of a correct system reports a scenario as biased, or as covering too
+rarely."""
 _NUMBER = re.compile(r"\d[\d.,]*")
 
 
 @dataclass(frozen=True, eq=False)
 class Accuracy(Result):
-    """Estimates compared with the truth about the simulated people, over all windows that have an estimate."""
+    """Estimates compared with the truth about the simulated people, over all windows that have an
+    estimate."""
 
     windows: int
     intervals: int
     coverage: float
     """The fraction of the 95 % intervals that contain the truth."""
     coverage_error: float
-    """Its standard error, from the number of windows and labels and the correlation of the labels' errors."""
+    """Its standard error, from the number of windows and labels and the correlation of the labels'
+    errors."""
     bias: float
-    """The mean error, as a proportion, of the label where it is largest relative to its own standard error."""
+    """The mean error, as a proportion, of the label where it is largest relative to its own
+    standard error."""
     bias_error: float
     bias_label: str
     biased: bool
@@ -44,7 +58,11 @@ class Accuracy(Result):
 
 def accuracy(played: Played) -> Accuracy | None:
     """How good the estimates are; None if there are none."""
-    pairs = [(window.estimate, truth) for window, truth in zip(played.windows, played.truths, strict=True) if window.estimate]
+    pairs = [
+        (window.estimate, truth)
+        for window, truth in zip(played.windows, played.truths, strict=True)
+        if window.estimate
+    ]
     if not pairs:
         return None
     errors = np.array([estimate.proportions - truth for estimate, truth in pairs])
@@ -62,7 +80,7 @@ def accuracy(played: Played) -> Accuracy | None:
     effective = sum(_independent_labels(estimate.covariance, labels) for estimate, _ in pairs)
     error = math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / effective)
     coverage = float(covered.mean())
-    limit = _normal_quantile(_FALSE_ALARM / 2)
+    limit = -normal_quantile(_FALSE_ALARM / 2)
     return Accuracy(
         windows=len(pairs),
         intervals=covered.size,
@@ -71,23 +89,17 @@ def accuracy(played: Played) -> Accuracy | None:
         bias=float(bias[at]),
         bias_error=float(bias_errors[at]),
         bias_label=str(pairs[0][0].labels[at]),
-        biased=bool(scores[at] > _normal_quantile(_FALSE_ALARM / 2 / labels)),
+        biased=bool(scores[at] > -normal_quantile(_FALSE_ALARM / 2 / labels)),
         covers_too_seldom=coverage < CONFIDENCE - limit * error,
         covers_too_often=coverage > CONFIDENCE + limit * error,
     )
 
 
-def _normal_quantile(tail: float) -> float:
-    from scipy.special import ndtri  # noqa: PLC0415 - slow to import
-
-    return float(-ndtri(tail))
-
-
 def _independent_labels(covariance: NDArray[np.float64] | None, labels: int) -> float:
     """How many independent intervals the intervals of one window are worth.
 
-    The events that two intervals contain the truth are correlated about as much as the square of their errors' correlation: two
-    labels that sum to 1 are worth one.
+    The events that two intervals contain the truth are correlated about as much as the square of
+    their errors' correlation: two labels that sum to 1 are worth one.
     """
     if covariance is None or len(covariance) != labels:
         return float(labels)
@@ -97,18 +109,26 @@ def _independent_labels(covariance: NDArray[np.float64] | None, labels: int) -> 
 
 
 def window_notes(windows: list[Window]) -> dict[str, int]:
-    """The notes on the windows' estimates, with numbers removed, and how many windows have each."""
+    """One note of each kind on the windows' estimates, and how many windows have such a note, with
+    whatever numbers."""
     counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     for window in windows:
-        notes = () if window.estimate is None else window.estimate.notes
-        counts.update({_NUMBER.sub("#", note) for note in notes})
-    return dict(counts.most_common())
+        kinds = {
+            _NUMBER.sub("#", note): note
+            for note in (() if window.estimate is None else window.estimate.notes)
+        }
+        counts.update(kinds.keys())
+        examples = kinds | examples
+    return {examples[kind]: n for kind, n in counts.most_common()}
 
 
 def defects(played: Played, tracer: Played | None) -> list[str]:
-    """What must not happen, whatever goes wrong outside: answers counted twice, acknowledged answers lost, totals that disagree.
+    """What must not happen, whatever goes wrong outside: answers counted twice, acknowledged
+    answers lost, totals that disagree.
 
-    In the tracer everyone has their own bucket, so a bucket above 1 is an answer that was counted twice.
+    In the tracer everyone has their own bucket, so a bucket above 1 is an answer that was counted
+    twice.
     """
     found = []
     for run in (played, tracer):
@@ -118,13 +138,17 @@ def defects(played: Played, tracer: Played | None) -> list[str]:
         lost = int(np.maximum(run.delivered - run.counted, 0)[whole].sum())
         if lost:
             found.append(
-                f"{lost:,} answers that every proxy had taken were not counted, in windows that call themselves complete"
+                f"{lost:,} answers that every proxy had taken were not counted, in windows that"
+                " call themselves complete"
             )
         more = int(np.maximum(run.counted - run.delivered, 0).sum())
         if more:
             found.append(f"{more:,} more answers were counted than had reached every proxy")
         if any(account.waiting for account in run.accounts):
-            found.append("what a proxy's log held is not what was counted, orphaned, repeated, late or malformed")
+            found.append(
+                "what a proxy's log held is not what was counted, orphaned, repeated, late or"
+                " malformed"
+            )
         if not all(window.conservation.get("balanced") for window in run.windows):
             found.append("the conservation statement of a window does not balance")
     if tracer is not None:
@@ -132,7 +156,9 @@ def defects(played: Played, tracer: Played | None) -> list[str]:
         if twice:
             found.append(f"{twice:,} answers were counted more than once")
     if played.mail["replays accepted"]:
-        found.append(f"proxies took {played.mail['replays accepted']:,} shares that they had taken before")
+        found.append(
+            f"proxies took {played.mail['replays accepted']:,} shares that they had taken before"
+        )
     return list(dict.fromkeys(found))
 
 
@@ -150,22 +176,36 @@ class LiarsOutcome(Result):
     """How far the label's estimate is from the truth on average, as a proportion."""
     moved_error: float
     bound: float
-    """The largest change that so many lying reports can make to it: exact, averaged over the windows."""
+    """The largest change that so many lying reports can make to it: exact, averaged over the
+    windows."""
     flagged: int
     """Windows whose notes doubt the reports."""
     windows: int
     flagged_from: int | None
-    """How many lying reports it takes for at least half of the windows to be flagged; None if half of all reports are too few."""
+    """How many lying reports it takes for at least half of the windows to be flagged; None if half
+    of all reports are too few."""
     flagged_of: int
     """The number of reports that `flagged_from` refers to."""
 
 
-def liars_outcome(played: Played, target: int, liars: int, flagged_from: tuple[int | None, int]) -> LiarsOutcome | None:
+def liars_outcome(
+    played: Played, target: int, liars: int, flagged_from: tuple[int | None, int]
+) -> LiarsOutcome | None:
     """The figures of a run with liars; None without an estimate."""
-    shown = [(window, truth) for window, truth in zip(played.windows, played.truths, strict=True) if window.estimate]
+    shown = [
+        (window, truth)
+        for window, truth in zip(played.windows, played.truths, strict=True)
+        if window.estimate
+    ]
     if not shown:
         return None
-    moved = np.array([window.estimate.proportions[target] - truth[target] for window, truth in shown if window.estimate])
+    moved = np.array(
+        [
+            window.estimate.proportions[target] - truth[target]
+            for window, truth in shown
+            if window.estimate
+        ]
+    )
     variances = [window.estimate.variance[target] for window, _ in shown if window.estimate]
     return LiarsOutcome(
         label=str(played.query.labels[target]),
@@ -174,7 +214,14 @@ def liars_outcome(played: Played, target: int, liars: int, flagged_from: tuple[i
         n=float(np.mean([window.n for window, _ in shown])),
         moved=float(moved.mean()),
         moved_error=math.sqrt(sum(variances)) / len(shown),
-        bound=float(np.mean([poisoning_bound(played.query, window, played.n_liars, target) for window, _ in shown])),
+        bound=float(
+            np.mean(
+                [
+                    poisoning_bound(played.query, window, played.n_liars, target)
+                    for window, _ in shown
+                ]
+            )
+        ),
         flagged=sum(bool(diagnostics(window.estimate)) for window, _ in shown),
         windows=len(shown),
         flagged_from=flagged_from[0],

@@ -1,4 +1,5 @@
-"""Survey designs by name: how sensitive questions are asked in the field, each with its exact channel and its estimates."""
+"""Survey designs by name: how sensitive questions are asked in the field, each with its exact
+channel and its estimates."""
 
 from deniable.mechanisms.designs.cheater import CheaterDetection, SymmetricCheaterDetection
 from deniable.mechanisms.designs.crosswise import Crosswise

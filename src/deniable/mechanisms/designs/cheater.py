@@ -39,17 +39,24 @@ class _Cheaters(TwoGroupDesign):
         pi, beta = values
         return np.array([pi, beta, 1 - pi - beta])
 
-    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+    def answer_chances(
+        self, index: int
+    ) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
         (_, yes), (_, no), _ = self.class_channel(index)
         return (no, -no), (yes, -yes)  # a cheater says no
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
         note = "the prevalence lies between pi and pi + gamma: cheaters may be carriers or not"
         spread = np.array([[1, 0], [0, 1], [-1, -1]])
-        return estimate.transformed(self.names, spread, np.array([0.0, 0.0, 1.0])).replaced(notes=(*estimate.notes, note))
+        return estimate.transformed(self.names, spread, np.array([0.0, 0.0, 1.0])).replaced(
+            notes=(*estimate.notes, note)
+        )
 
-    def at_null(self, values: tuple[float, ...], parameter: str, null: float) -> tuple[float, tuple[float, ...]]:
-        """People not of the kind in question then count as honest others; whether they cheat does not matter."""
+    def at_null(
+        self, values: tuple[float, ...], parameter: str, null: float
+    ) -> tuple[float, tuple[float, ...]]:
+        """People not of the kind in question then count as honest others; whether they cheat does
+        not matter."""
         pi, beta = values
         if parameter == "gamma":
             return 1 - pi - beta, (pi, 1 - pi - null)
@@ -58,16 +65,22 @@ class _Cheaters(TwoGroupDesign):
         return super().at_null(values, parameter, null)
 
     def _gradient(self, parameter: str, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.array([-1.0, -1.0]) if parameter == "gamma" else super()._gradient(parameter, unknowns)
+        return (
+            np.array([-1.0, -1.0])
+            if parameter == "gamma"
+            else super()._gradient(parameter, unknowns)
+        )
 
 
 @dataclass(frozen=True)
 class CheaterDetection(_Cheaters):
-    """Clark and Desharnais 1998: sample i is told to say yes with probability `p1` or `p2`, and to tell the truth otherwise.
+    """Clark and Desharnais 1998: sample i is told to say yes with probability `p1` or `p2`, and to
+    tell the truth otherwise.
 
-    The proportions pi, beta and gamma are those of honest carriers, honest others and cheaters, who always say no: lam_i = pi +
-    p_i beta. Nobody is ever told to say no, so an honest carrier never does: epsilon is **infinite**.
-    :class:`SymmetricCheaterDetection` has a finite one. RRreg "CDM" has p = (p1, p2).
+    The proportions pi, beta and gamma are those of honest carriers, honest others and cheaters, who
+    always say no: lam_i = pi + p_i beta. Nobody is ever told to say no, so an honest carrier never
+    does: epsilon is **infinite**. :class:`SymmetricCheaterDetection` has a finite one. RRreg "CDM"
+    has p = (p1, p2).
 
     >>> print(CheaterDetection(1 / 4, 3 / 4).estimate_counts(yes=(150, 260), n=(400, 400)))
     pi      23.75 %   16.24 to 31.57   honest carriers: a lower bound of the prevalence
@@ -106,11 +119,12 @@ class CheaterDetection(_Cheaters):
 
 @dataclass(frozen=True)
 class SymmetricCheaterDetection(_Cheaters):
-    """Ostapczuk et al. 2009: as :class:`CheaterDetection`, but people may be told to say no as well, so that epsilon is finite.
+    """Ostapczuk et al. 2009: as :class:`CheaterDetection`, but people may be told to say no as
+    well, so that epsilon is finite.
 
-    Sample i is told to say yes with probability y_i, no with n_i, and to tell the truth otherwise: lam_i = pi (1 - n_i) + beta
-    y_i. The epsilon is that of the instruction: a cheater's "no" is not an answer to protect. RRreg "CDMsym" has p = (y1, n1, y2,
-    n2).
+    Sample i is told to say yes with probability y_i, no with n_i, and to tell the truth otherwise:
+    lam_i = pi (1 - n_i) + beta y_i. The epsilon is that of the instruction: a cheater's "no" is not
+    an answer to protect. RRreg "CDMsym" has p = (y1, n1, y2, n2).
 
     >>> design = SymmetricCheaterDetection(3 / 10, 1 / 5, 3 / 5, 1 / 10)
     >>> print(design.estimate_counts(yes=(140, 210), n=(400, 400)))  # doctest: +ELLIPSIS
@@ -128,10 +142,16 @@ class SymmetricCheaterDetection(_Cheaters):
     n2: Any
 
     def __post_init__(self) -> None:
-        y1, n1, y2, n2 = (chance(name, getattr(self, name), edges=True) for name in ("y1", "n1", "y2", "n2"))
+        y1, n1, y2, n2 = (
+            chance(name, getattr(self, name), edges=True) for name in ("y1", "n1", "y2", "n2")
+        )
         for name, yes, no in (("n1", y1, n1), ("n2", y2, n2)):
             if yes + no >= 1:
-                raise ParameterError(name, getattr(self, name), f"must leave some people to tell the truth: y + n = {yes + no}")
+                raise ParameterError(
+                    name,
+                    getattr(self, name),
+                    f"must leave some people to tell the truth: y + n = {yes + no}",
+                )
         self._derive((y1, n1, y2, n2), [[1 - n1, y1], [1 - n2, y2]], [0, 0])
 
     def _instruction(self, index: int) -> tuple[Fraction, Fraction]:

@@ -1,8 +1,9 @@
-"""What one-sample survey designs have in common: an exact channel from truth to report, and the way back from counts.
+"""What one-sample survey designs have in common: an exact channel from truth to report, and the way
+back from counts.
 
 In the field people throw the coins, so what an analyst has is counts ("412 yes of 1,000"), which
-:meth:`SurveyDesign.estimate_counts` takes. `privatize` and `estimate` work as for every mechanism, with coins of exactly the
-stated fractions.
+:meth:`SurveyDesign.estimate_counts` takes. `privatize` and `estimate` work as for every mechanism,
+with coins of exactly the stated fractions.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _LARGEST_BOUND = 1 << 32
 
 
 def exact_loss(columns: Columns) -> float:
-    """ln of the largest ratio of a report's probabilities under two truths; infinite where a truth excludes a report."""
+    """ln of the largest ratio of a report's probabilities under two truths; infinite where a truth
+    excludes a report."""
     worst = Fraction(1)
     for chances in zip(*columns, strict=True):
         if max(chances) > 0:
@@ -46,7 +48,8 @@ def exact_loss(columns: Columns) -> float:
 
 
 def drawable(columns: Columns) -> tuple[tuple[Fraction, ...], ...]:
-    """The columns as they can be drawn: unchanged if their common denominator is at most 2**32, else in steps of 1/2**64.
+    """The columns as they can be drawn: unchanged if their common denominator is at most 2**32,
+    else in steps of 1/2**64.
 
     A probability of 0 stays 0: the design says that this report is never given.
     """
@@ -62,17 +65,25 @@ def drawable(columns: Columns) -> tuple[tuple[Fraction, ...], ...]:
 
 
 def draw_exactly(columns: Columns, indices: NDArray[np.intp], source: Source) -> NDArray[np.int64]:
-    """One report per truth, each with exactly its probability: a whole number below the common denominator decides."""
+    """One report per truth, each with exactly its probability: a whole number below the common
+    denominator decides."""
     bound = lcm(*(p.denominator for column in columns for p in column))
-    ends = [[int(sum(column[: j + 1]) * bound) for j in range(len(column) - 1)] for column in columns]
+    ends = [
+        [int(sum(column[: j + 1]) * bound) for j in range(len(column) - 1)] for column in columns
+    ]
     if bound <= _LARGEST_BOUND:
         drawn = source.below(bound, indices.size)
         if len(columns) == 1:
             return np.asarray(np.searchsorted(ends[0], drawn, side="right"), dtype=np.int64)
-        return np.asarray((drawn[:, None] >= np.array(ends, dtype=np.int64)[indices]).sum(axis=1), dtype=np.int64)
+        return np.asarray(
+            (drawn[:, None] >= np.array(ends, dtype=np.int64)[indices]).sum(axis=1), dtype=np.int64
+        )
     scale = ONE // bound
-    # A cell of probability 1 would end at 2**64, which no word reaches: the last word stands in for it.
-    thresholds = np.array([[min(end * scale, ONE - 1) for end in row] for row in ends], dtype=np.uint64)
+    # A cell of probability 1 would end at 2**64, which no word reaches: the last word stands in for
+    # it.
+    thresholds = np.array(
+        [[min(end * scale, ONE - 1) for end in row] for row in ends], dtype=np.uint64
+    )
     return source.pick(thresholds, indices)
 
 
@@ -85,13 +96,18 @@ class SurveyDesign(ValueReports):
     _matrix: NDArray[np.float64]
     _inverse: NDArray[np.float64]
 
-    def _derive(self, labels: Sequence[Any], reports: Sequence[Any], columns: Columns, blame: str) -> None:
-        """Take the exact channel, one row per truth, and derive the rest; `blame` names the parameter that errors refer to."""
+    def _derive(
+        self, labels: Sequence[Any], reports: Sequence[Any], columns: Columns, blame: str
+    ) -> None:
+        """Take the exact channel, one row per truth, and derive the rest; `blame` names the
+        parameter that errors refer to."""
         drawn = drawable(columns)
         matrix = np.array([[float(p) for p in column] for column in drawn]).T
         if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
             raise ParameterError(
-                blame, getattr(self, blame), "makes all answers equally likely whatever the truth is: nothing can be learned"
+                blame,
+                getattr(self, blame),
+                "makes all answers equally likely whatever the truth is: nothing can be learned",
             )
         domain = Domain.of(labels)
         self._set(
@@ -105,13 +121,18 @@ class SurveyDesign(ValueReports):
         )
 
     def _described(self, **given: Any) -> dict[str, Any]:
-        """Constructor arguments for JSON: fractions as texts; unset ones and default labels are left out."""
-        out = {name: str(value) if isinstance(value, Fraction) else value for name, value in given.items() if value is not None}
+        """Constructor arguments for JSON: fractions as texts; unset ones and default labels are
+        left out."""
+        out = {
+            name: str(value) if isinstance(value, Fraction) else value
+            for name, value in given.items()
+            if value is not None
+        }
         if self.domain.labels != YES_NO:
             out["labels"] = list(self.domain.labels)
         return out
 
-    # --- as a mechanism ---------------------------------------------------------------------------------------------
+    # --- as a mechanism
 
     def draw(self, indices: NDArray[np.intp], source: Source) -> NDArray[Any]:
         return draw_exactly(self._columns, indices, source).astype(self.layout[0])
@@ -121,10 +142,13 @@ class SurveyDesign(ValueReports):
         return self._reports
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
-        proportions, variance, covariance = solving.matrix_moments(counts, n, self._inverse, self._matrix)
+        proportions, variance, covariance = solving.matrix_moments(
+            counts, n, self._inverse, self._matrix
+        )
         if self._matrix.shape == (2, 2):
             b, a = self._matrix[1]
-            rate = min(max(counts[1] / n, 0.5 / n), 1 - 0.5 / n)  # even if everyone says the same, the next person might not
+            # even if everyone says the same, the next person might not
+            rate = min(max(counts[1] / n, 0.5 / n), 1 - 0.5 / n)
             rate = min(max(rate, min(a, b) / 2), (1 + max(a, b)) / 2)
             variance = np.full(2, rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1)))
             covariance = variance[0] * np.array([[1.0, -1.0], [-1.0, 1.0]])
@@ -135,7 +159,8 @@ class SurveyDesign(ValueReports):
         return self._matrix.copy()
 
     def inverse(self) -> NDArray[np.float64]:
-        """What makes reports unbiased guesses of the truth: inverse() @ channel() is the identity."""
+        """What makes reports unbiased guesses of the truth: inverse() @ channel() is the
+        identity."""
         return self._inverse.copy()
 
     def exact_channel(self) -> tuple[tuple[Fraction, ...], ...]:
@@ -145,7 +170,8 @@ class SurveyDesign(ValueReports):
     def support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         if self._matrix.shape != (2, 2):
             return None
-        # Which of the two reports indicates "yes" depends on the parameters (crosswise with p above or below 1/2).
+        # Which of the two reports indicates "yes" depends on the parameters (crosswise with p above
+        # or below 1/2).
         yes = self._matrix[int(self._matrix[1, 1] < self._matrix[1, 0]) ^ 1]
         no_true, yes_true = float(yes[0]), float(yes[1])
         return np.array([1 - no_true, yes_true]), np.array([1 - yes_true, no_true])
@@ -153,7 +179,9 @@ class SurveyDesign(ValueReports):
     def edge_errors(self) -> solving.EdgeVariances | None:
         return solving.edge_variances(self._inverse, self._matrix)
 
-    def describe(self, moments: solving.Moments, n: int, population: int | None, notes: Any = ()) -> solving.Estimate:
+    def describe(
+        self, moments: solving.Moments, n: int, population: int | None, notes: Any = ()
+    ) -> solving.Estimate:
         return super().describe(moments, n, population, [*self.warnings, *notes])
 
     @property
@@ -163,34 +191,24 @@ class SurveyDesign(ValueReports):
         for said, chances in zip(self.report_domain.labels, self.exact_channel(), strict=True):
             excluded = [str(label) for label, p in zip(self.labels, chances, strict=True) if p == 0]
             if excluded and max(chances) > 0:
-                out.append(f"a report of {str(said)!r} rules out {' and '.join(map(repr, excluded))}: epsilon is infinite")
+                out.append(
+                    f"a report of {str(said)!r} rules out {' and '.join(map(repr, excluded))}:"
+                    " epsilon is infinite"
+                )
         return tuple(out)
 
-    # --- from counts ------------------------------------------------------------------------------------------------
+    # --- from counts
 
     def counted(self, counts: Any = None, *, n: int | None = None, **named: int) -> Tally:
-        """Counts as a tally: a sequence, a mapping by report label, or keywords; with `n`, one of them may be omitted.
+        """Counts as a tally: a sequence, a mapping by report label, or keywords; with `n`, one of
+        them may be omitted.
 
-        A report's name as a keyword is its label with underscores for spaces: ``yes=412, n=1000``, ``at_least_one=350, n=700``.
+        A report's name as a keyword is its label with underscores for spaces: ``yes=412, n=1000``,
+        ``at_least_one=350, n=700``.
         """
         if isinstance(counts, Tally | Reports):
-            return self.gather(counts)
-        labels = self.report_domain.labels
-        given: dict[Any, Any] = {}
-        if isinstance(counts, Mapping):
-            given = dict(counts)
-        elif counts is not None:
-            if len(counts) != len(labels):
-                raise ParameterError("counts", list(counts), f"must be {len(labels)}, of {', '.join(map(str, labels))}")
-            given = dict(zip(labels, counts, strict=True))
-        known = {str(label).replace(" ", "_"): label for label in labels}
-        for name, value in named.items():
-            if name not in known:
-                raise ParameterError(name, value, f"is not a report of this design, which has {', '.join(known)}")
-            given[known[name]] = value
-        for label in given:
-            if label not in labels:
-                raise ParameterError("counts", label, f"is not a report of this design, which has {', '.join(map(str, labels))}")
+            return self.tallied(counts)
+        labels, given = self.report_domain.labels, self._by_label(counts, named)
         people = None if n is None else count("n", n)
         numbers = {label: count(str(label), value, people) for label, value in given.items()}
         missing = [label for label in labels if label not in numbers]
@@ -198,19 +216,59 @@ class SurveyDesign(ValueReports):
             numbers[missing[0]] = people - sum(numbers.values())
         elif missing:
             raise ParameterError(
-                "counts", dict(given), f"must say how many reported {', '.join(map(str, missing))}, or all but one and n"
+                "counts",
+                dict(given),
+                f"must say how many reported {', '.join(map(str, missing))}, or all but one and n",
             )
         total = sum(numbers.values())
         if (people is not None and total != people) or min(numbers.values()) < 0:
             raise ParameterError("n", n, f"must be the sum of the counts, which is {total}")
         return Tally(self, np.array([numbers[label] for label in labels], dtype=np.int64), total)
 
-    def estimate_counts(
-        self, counts: Any = None, *, n: int | None = None, population: int | None = None, method: str = "moment", **named: int
-    ) -> solving.DesignEstimate:
-        """The prevalence `pi` from counts of reports (or from reports, or a tally); see :meth:`counted` for how to give them.
+    def _by_label(self, counts: Any, named: Mapping[str, int]) -> dict[Any, Any]:
+        """What was given, by the labels of reports."""
+        labels = self.report_domain.labels
+        given: dict[Any, Any] = {}
+        if isinstance(counts, Mapping):
+            given = dict(counts)
+        elif counts is not None:
+            if len(counts) != len(labels):
+                raise ParameterError(
+                    "counts",
+                    list(counts),
+                    f"must be {len(labels)}, of {', '.join(map(str, labels))}",
+                )
+            given = dict(zip(labels, counts, strict=True))
+        known = {str(label).replace(" ", "_"): label for label in labels}
+        for name, value in named.items():
+            if name not in known:
+                raise ParameterError(
+                    name, value, f"is not a report of this design, which has {', '.join(known)}"
+                )
+            given[known[name]] = value
+        for label in given:
+            if label not in labels:
+                raise ParameterError(
+                    "counts",
+                    label,
+                    f"is not a report of this design, which has {', '.join(map(str, labels))}",
+                )
+        return given
 
-        The moment estimate is also the maximum likelihood estimate, as long as it is between 0 and 1.
+    def estimate_counts(
+        self,
+        counts: Any = None,
+        *,
+        n: int | None = None,
+        population: int | None = None,
+        method: str = "moment",
+        **named: int,
+    ) -> solving.DesignEstimate:
+        """The prevalence `pi` from counts of reports (or from reports, or a tally); see
+        :meth:`counted` for how to give them.
+
+        The moment estimate is also the maximum likelihood estimate, as long as it is between 0 and
+        1.
         """
         if method != "moment":
             raise ParameterError("method", method, "must be 'moment'")
@@ -226,9 +284,11 @@ class SurveyDesign(ValueReports):
             coins=(a, b),
         )
         of = solving.check_population(population, people)
-        return solving.DesignEstimate.linear(rates, repr(self), ("pi",), self.epsilon, notes=self.warnings, population=of)
+        return solving.DesignEstimate.linear(
+            rates, repr(self), ("pi",), self.epsilon, notes=self.warnings, population=of
+        )
 
-    # --- before the field -------------------------------------------------------------------------------------------
+    # --- before the field
 
     def rates(self, pi: float) -> NDArray[np.float64]:
         """The expected proportions of the reports if the prevalence is `pi`."""

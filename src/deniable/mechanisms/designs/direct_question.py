@@ -14,10 +14,11 @@ __all__ = ["DirectQuestion"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectQuestion(SurveyDesign):
-    """People say what is true, or what they would like to be true. Epsilon is **infinite**: nothing is hidden.
+    """People say what is true, or what they would like to be true. Epsilon is **infinite**: nothing
+    is hidden.
 
-    It is here because surveys ask part of the sample directly, to see whether randomizing makes people admit more
-    (:func:`~deniable.agreement_test`).
+    It is here because surveys ask part of the sample directly, to see whether randomizing makes
+    people admit more (:func:`~deniable.agreement_test`).
 
     >>> print(DirectQuestion().estimate_counts(yes=158, n=365))
     pi   43.29 %   38.14 to 48.54

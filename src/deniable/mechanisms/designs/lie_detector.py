@@ -20,11 +20,13 @@ __all__ = ["StochasticLieDetector"]
 
 @dataclass(frozen=True)
 class StochasticLieDetector(TwoGroupDesign):
-    """Moshagen, Musch and Erdfelder 2012: Mangat's design in two samples; carriers follow it with probability t, else say no.
+    """Moshagen, Musch and Erdfelder 2012: Mangat's design in two samples; carriers follow it with
+    probability t, else say no.
 
-    Non-carriers say no with probability p_i: lam_i = pi t + (1 - pi)(1 - p_i). Here `pi` is the prevalence itself, and `t` the
-    proportion of carriers who tell the truth. Only a liar or a non-carrier says "no": epsilon is **infinite**. If `pi` is
-    estimated at or below 0, `t` is unknown, and both still have an interval. RRreg "SLD" has p = (p1, p2).
+    Non-carriers say no with probability p_i: lam_i = pi t + (1 - pi)(1 - p_i). Here `pi` is the
+    prevalence itself, and `t` the proportion of carriers who tell the truth. Only a liar or a
+    non-carrier says "no": epsilon is **infinite**. If `pi` is estimated at or below 0, `t` is
+    unknown, and both still have an interval. RRreg "SLD" has p = (p1, p2).
 
     >>> print(StochasticLieDetector(2 / 12, 10 / 12).estimate_counts(yes=(373, 398), n=(564, 692)))
     pi   87.07 %   78.92 to 95.34
@@ -70,7 +72,9 @@ class StochasticLieDetector(TwoGroupDesign):
         pi, t = values
         return np.array([pi * t, pi * (1 - t), 1 - pi])
 
-    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+    def answer_chances(
+        self, index: int
+    ) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
         p = (self.p1, self.p2)[index]
         return (1 - p, Fraction(0)), (Fraction(0), Fraction(1))
 

@@ -14,11 +14,12 @@ __all__ = ["Mangat"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mangat(SurveyDesign):
-    """Carriers say yes; everybody else says no with probability `p`, and yes otherwise (Mangat 1994).
+    """Carriers say yes; everybody else says no with probability `p`, and yes otherwise (Mangat
+    1994).
 
-    P(yes) = pi + (1 - pi)(1 - p), so pi = (lam - 1 + p)/p. A carrier never says "no", so a "no" clears a person for certain and
-    epsilon is **infinite** whatever p is. RRreg "Mangat" has the same p; RRTCS "Mangat" is a different design, the two-stage one
-    of 1992.
+    P(yes) = pi + (1 - pi)(1 - p), so pi = (lam - 1 + p)/p. A carrier never says "no", so a "no"
+    clears a person for certain and epsilon is **infinite** whatever p is. RRreg "Mangat" has the
+    same p; RRTCS "Mangat" is a different design, the two-stage one of 1992.
 
     >>> print(Mangat(3 / 5).estimate_counts(yes=520, n=1000))
     pi   20.00 %   14.75 to 25.23

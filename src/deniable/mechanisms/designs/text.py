@@ -23,20 +23,28 @@ def design_from_text(text: str) -> Any:
     1.0
     """
     name, _, arguments = text.partition(":")
-    kinds = {kind: getattr(designs, kind) for kind in designs.__all__ if not isabstract(getattr(designs, kind))}
+    kinds = {
+        kind: getattr(designs, kind)
+        for kind in designs.__all__
+        if not isabstract(getattr(designs, kind))
+    }
     if name not in kinds:
         raise ParameterError("design", text, f"must begin with one of {', '.join(sorted(kinds))}")
     given: dict[str, Any] = {}
     for argument in filter(None, arguments.split(",")):
         parameter, equals, value = (part.strip() for part in argument.partition("="))
         if not (parameter and equals and value):
-            raise ParameterError("design", text, f"holds {argument!r}, which must have the form PARAMETER=VALUE")
+            raise ParameterError(
+                "design", text, f"holds {argument!r}, which must have the form PARAMETER=VALUE"
+            )
         given[parameter] = _value(text, parameter, value)
     try:
         return kinds[name](**given)
     except TypeError:
         fields = ", ".join(field for field in kinds[name].__dataclass_fields__)
-        raise ParameterError("design", text, f"does not fit {name}, whose parameters are {fields}") from None
+        raise ParameterError(
+            "design", text, f"does not fit {name}, whose parameters are {fields}"
+        ) from None
 
 
 def _value(text: str, parameter: str, value: str) -> Any:
@@ -47,4 +55,6 @@ def _value(text: str, parameter: str, value: str) -> Any:
             return float(value)
         return [float(card) for card in value.split("|")] if "|" in value else value
     except ValueError:
-        raise ParameterError("design", text, f"holds {parameter}={value}, which is not a number") from None
+        raise ParameterError(
+            "design", text, f"holds {parameter}={value}, which is not a number"
+        ) from None

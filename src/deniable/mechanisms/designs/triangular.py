@@ -14,11 +14,13 @@ __all__ = ["Triangular"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Triangular(SurveyDesign):
-    """Report "neither" if both the sensitive and the other answer are no, else "at least one" (Yu, Tian and Tang 2008).
+    """Report "neither" if both the sensitive and the other answer are no, else "at least one" (Yu,
+    Tian and Tang 2008).
 
-    `p` is the known prevalence of the other question, such as a birthday in some months. P(neither) = (1 - pi)(1 - p). A carrier
-    never says "neither", so epsilon is **infinite**. People who say "at least one" are protected against anyone who does not know
-    the other answer, and once per such fact. RRreg codes 1 for "at least one".
+    `p` is the known prevalence of the other question, such as a birthday in some months. P(neither)
+    = (1 - pi)(1 - p). A carrier never says "neither", so epsilon is **infinite**. People who say
+    "at least one" are protected against anyone who does not know the other answer, and once per
+    such fact. RRreg codes 1 for "at least one".
 
     >>> print(Triangular(1 / 4).estimate_counts(neither=350, n=700))
     pi   33.33 %   28.31 to 38.36
@@ -33,7 +35,12 @@ class Triangular(SurveyDesign):
     def __post_init__(self) -> None:
         p = chance("p", self.p)
         self._set(requested_epsilon=None, p=p)
-        self._derive(two_labels(self.labels), ("neither", "at least one"), [[1 - p, p], [Fraction(0), Fraction(1)]], blame="p")
+        self._derive(
+            two_labels(self.labels),
+            ("neither", "at least one"),
+            [[1 - p, p], [Fraction(0), Fraction(1)]],
+            blame="p",
+        )
 
     def parameters(self) -> dict[str, Any]:
         return self._described(p=self.p)

@@ -1,7 +1,8 @@
 """What two-sample designs have in common: two rates of "yes" that are linear in two unknowns.
 
-Respondents fall into classes that nobody sees (carriers and others, honest and not). Each sample has its own exact channel from
-class to answer; neither alone determines the classes' proportions, but both together do.
+Respondents fall into classes that nobody sees (carriers and others, honest and not). Each sample
+has its own exact channel from class to answer; neither alone determines the classes' proportions,
+but both together do.
 """
 
 from __future__ import annotations
@@ -33,38 +34,50 @@ class TwoGroupDesign(ABC):
     meanings: ClassVar[dict[str, str]] = {}
     """What a parameter is, where its name does not say so."""
     compliance: ClassVar[str]
-    """The rate that :meth:`answer_chances` depends on: how many follow the instructions, or say yes to another question."""
+    """The rate that :meth:`answer_chances` depends on: how many follow the instructions, or say yes
+    to another question."""
     _rows: _Floats
     _shift: _Floats
     _inverse: _Floats
     _bounds: list[tuple[float, float]]
     """The smallest and the largest possible rate of yes in each sample."""
 
-    def _derive(self, groups: Sequence[Any], rows: Sequence[Sequence[Any]], shift: Sequence[Any]) -> None:
-        """Take lam = rows @ unknowns + shift; `groups` are the exact parameters, in the order of the fields."""
+    def _derive(
+        self, groups: Sequence[Any], rows: Sequence[Sequence[Any]], shift: Sequence[Any]
+    ) -> None:
+        """Take lam = rows @ unknowns + shift; `groups` are the exact parameters, in the order of
+        the fields."""
         for name, value in zip(self.__dataclass_fields__, groups, strict=True):  # type: ignore[attr-defined]
             object.__setattr__(self, name, value)
         (a, b), (c, d) = rows
         if a * d == b * c:
             names = list(self.__dataclass_fields__)  # type: ignore[attr-defined]
             raise ParameterError(
-                names[-1], str(groups[-1]), "makes both samples alike: they must differ for two unknowns to be estimated"
+                names[-1],
+                str(groups[-1]),
+                "makes both samples alike: they must differ for two unknowns to be estimated",
             )
         derived = {
             "_rows": np.array(rows, dtype=np.float64),
             "_shift": np.array(shift, dtype=np.float64),
-            "_inverse": np.asarray(np.linalg.inv(np.array(rows, dtype=np.float64)), dtype=np.float64),
-            "_bounds": [(float(row.min()), float(row.max())) for row in (self.channel(index)[1] for index in (0, 1))],
+            "_inverse": np.asarray(
+                np.linalg.inv(np.array(rows, dtype=np.float64)), dtype=np.float64
+            ),
+            "_bounds": [
+                (float(row.min()), float(row.max()))
+                for row in (self.channel(index)[1] for index in (0, 1))
+            ],
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
-    # --- what a design says about itself ----------------------------------------------------------------------------
+    # --- what a design says about itself
 
     @property
     @abstractmethod
     def epsilon(self) -> float:
-        """The loss of the instruction, for people who follow it: the worst over both answers and both samples."""
+        """The loss of the instruction, for people who follow it: the worst over both answers and
+        both samples."""
 
     @property
     @abstractmethod
@@ -80,8 +93,11 @@ class TwoGroupDesign(ABC):
         """The proportions of the classes, from the values of the first two parameters."""
 
     @abstractmethod
-    def answer_chances(self, index: int) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
-        """For a true answer of no, then yes: P(yes said) in one sample as constant + slope × the rate `compliance`."""
+    def answer_chances(
+        self, index: int
+    ) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+        """For a true answer of no, then yes: P(yes said) in one sample as constant + slope × the
+        rate `compliance`."""
 
     def _finish(self, estimate: solving.DesignEstimate) -> solving.DesignEstimate:
         """The parameters of interest, from the two linear unknowns."""
@@ -93,27 +109,34 @@ class TwoGroupDesign(ABC):
         return ()
 
     def channel(self, index: int) -> _Floats:
-        """P[report, class] in one sample; the reports are no and yes, and there are more classes than reports."""
+        """P[report, class] in one sample; the reports are no and yes, and there are more classes
+        than reports."""
         return np.array([[float(p) for p in row] for row in self.class_channel(index)]).T
 
     def rates(self, *values: float) -> _Floats:
-        """The expected proportions of yes in both samples, from the values of the first two parameters."""
+        """The expected proportions of yes in both samples, from the values of the first two
+        parameters."""
         shares = self.class_shares(*values)
         return np.array([float(self.channel(index)[1] @ shares) for index in (0, 1)])
 
-    # --- estimating -------------------------------------------------------------------------------------------------
+    # --- estimating
 
     def estimate_counts(self, *, yes: Sequence[int], n: Sequence[int]) -> solving.DesignEstimate:
         """The parameters from the numbers of yes and of people in both samples."""
         counts, people = self.counted(yes, n)
         inverse = self._inverse
         rates = solving.GroupRates.of(counts, people, self._bounds, inverse, -inverse @ self._shift)
-        estimate = solving.DesignEstimate.linear(rates, str(self), self.names[:2], self.epsilon, notes=self.warnings)
+        estimate = solving.DesignEstimate.linear(
+            rates, str(self), self.names[:2], self.epsilon, notes=self.warnings
+        )
         return self._finish(estimate.replaced(meanings=self.meanings))
 
     @staticmethod
-    def counted(yes: Sequence[int], n: Sequence[int], name: str = "yes") -> tuple[list[int], list[int]]:
-        """The numbers of yes and of people in both samples, after checking that they are possible."""
+    def counted(
+        yes: Sequence[int], n: Sequence[int], name: str = "yes"
+    ) -> tuple[list[int], list[int]]:
+        """The numbers of yes and of people in both samples, after checking that they are
+        possible."""
         for what, pair in ((name, yes), ("n", n)):
             if isinstance(pair, int | float | str) or len(pair) != 2:
                 raise ParameterError(what, pair, "must be two numbers, one per sample")
@@ -124,24 +147,36 @@ class TwoGroupDesign(ABC):
         return counts, people
 
     def estimate(self, groups: Sequence[Any]) -> solving.DesignEstimate:
-        """The parameters from the answers of both samples: columns of 0 and 1, or of "no" and "yes"."""
+        """The parameters from the answers of both samples: columns of 0 and 1, or of "no" and
+        "yes"."""
         if len(groups) != 2:
             raise ParameterError("len(groups)", len(groups), "must be 2")
         answers = [np.asarray(group) for group in groups]
-        said = [np.isin(group, ["yes"]) if group.dtype.kind in "UO" else group.astype(bool) for group in answers]
-        return self.estimate_counts(yes=[int(part.sum()) for part in said], n=[part.size for part in said])
+        said = [
+            np.isin(group, ["yes"]) if group.dtype.kind in "UO" else group.astype(bool)
+            for group in answers
+        ]
+        return self.estimate_counts(
+            yes=[int(part.sum()) for part in said], n=[part.size for part in said]
+        )
 
-    def privatize(self, classes: Sequence[str], index: int, source: Source | None = None) -> NDArray[np.uint8]:
-        """What people of these classes say in one sample, 1 for yes: with coins of exactly the stated fractions."""
+    def privatize(
+        self, classes: Sequence[str], index: int, source: Source | None = None
+    ) -> NDArray[np.uint8]:
+        """What people of these classes say in one sample, 1 for yes: with coins of exactly the
+        stated fractions."""
         known = {name: place for place, name in enumerate(self.classes)}
         try:
             places = np.array([known[name] for name in classes], dtype=np.intp)
         except KeyError:
             raise ParameterError("classes", "…", f"must be of {', '.join(known)}") from None
-        return draw_exactly(drawable(self.class_channel(index)), places, source_or_system(source)).astype(np.uint8)
+        return draw_exactly(
+            drawable(self.class_channel(index)), places, source_or_system(source)
+        ).astype(np.uint8)
 
     def expected_stderr(self, n: Sequence[int], *values: float, parameter: str = "pi") -> float:
-        """The standard error of a parameter from `n` people in both samples, if the first two parameters have these values."""
+        """The standard error of a parameter from `n` people in both samples, if the first two
+        parameters have these values."""
         rates = self.rates(*values)
         inverse = self._inverse
         spread = rates * (1 - rates) / np.asarray(n, dtype=np.float64)
@@ -149,8 +184,11 @@ class TwoGroupDesign(ABC):
         gradient = self._gradient(parameter, inverse @ (rates - self._shift))
         return math.sqrt(float(gradient @ covariance @ gradient))
 
-    def at_null(self, values: tuple[float, ...], parameter: str, null: float) -> tuple[float, tuple[float, ...]]:
-        """The parameter's value, and the first two parameters if it were `null` and the others unchanged."""
+    def at_null(
+        self, values: tuple[float, ...], parameter: str, null: float
+    ) -> tuple[float, tuple[float, ...]]:
+        """The parameter's value, and the first two parameters if it were `null` and the others
+        unchanged."""
         at = self._place(parameter)
         moved = list(values)
         moved[at] = null
@@ -166,5 +204,8 @@ class TwoGroupDesign(ABC):
         return np.asarray(np.eye(2)[self._place(parameter)])
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name}={str(getattr(self, name))!r}" for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        shown = ", ".join(
+            f"{name}={str(getattr(self, name))!r}"
+            for name in self.__dataclass_fields__  # type: ignore[attr-defined]
+        )
         return f"{type(self).__name__}({shown})"

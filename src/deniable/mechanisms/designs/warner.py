@@ -13,11 +13,12 @@ __all__ = ["Warner"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Warner(SurveyDesign):
-    """With probability `p` the question is asked, else its negation; only the person knows which (Warner 1965).
+    """With probability `p` the question is asked, else its negation; only the person knows which
+    (Warner 1965).
 
-    P(yes) = p pi + (1 - p)(1 - pi), so pi = (lam - (1 - p))/(2p - 1); epsilon = |ln(p/(1 - p))|. `p` may be a Fraction, a float
-    or a text; or give `epsilon`, and p = E/(1 + E) with E = e^epsilon. RRreg and RRTCS call it "Warner" with the same p; rr
-    calls it "mirrored".
+    P(yes) = p pi + (1 - p)(1 - pi), so pi = (lam - (1 - p))/(2p - 1); epsilon = |ln(p/(1 - p))|.
+    `p` may be a Fraction, a float or a text; or give `epsilon`, and p = E/(1 + E) with E =
+    e^epsilon. RRreg and RRTCS call it "Warner" with the same p; rr calls it "mirrored".
 
     >>> print(Warner(7 / 10).estimate_counts(yes=412, n=1000))
     pi   28.00 %   20.45 to 35.68
@@ -39,4 +40,6 @@ class Warner(SurveyDesign):
         self._derive(labels, labels, [[p, 1 - p], [1 - p, p]], blame="p")
 
     def parameters(self) -> dict[str, Any]:
-        return self._described(p=self.p if self.requested_epsilon is None else None, epsilon=self.requested_epsilon)
+        return self._described(
+            p=self.p if self.requested_epsilon is None else None, epsilon=self.requested_epsilon
+        )

@@ -1,4 +1,5 @@
-"""The aggregator's pipeline on Spark Structured Streaming: the same counts, on as many machines as it takes (docs/spark.md)."""
+"""The aggregator's pipeline on Spark Structured Streaming: the same counts, on as many machines as
+it takes (docs/spark.md)."""
 
 from __future__ import annotations
 

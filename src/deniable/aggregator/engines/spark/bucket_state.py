@@ -1,17 +1,18 @@
 """What a bucket remembers from one batch to the next, for open epochs only.
 
-Each open epoch has a log of segments, which record what each batch added to it: joined ids and waiting shares. So a batch
-writes only what it changed, however much its epoch holds. A head, a short JSON text, lists the segments. From time to time the
-segments of an epoch are replaced by a single one with what is left of them.
+Each open epoch has a log of segments, which record what each batch added to it: joined ids and
+waiting shares. So a batch writes only what it changed, however much its epoch holds. A head, a
+short JSON text, lists the segments. From time to time the segments of an epoch are replaced by a
+single one with what is left of them.
 
-A process that has counted the epoch before still has it in its cache, and reads only the segments that others have written
-since. Tokens show whether the cache is valid: each segment gets a new one, and names the token of the segment before it. A failed
-attempt leaves tokens in the cache that the log does not have, and then everything is read again.
+A process that has counted the epoch before still has it in its cache, and reads only the segments
+that others have written since. Tokens show whether the cache is valid: each segment gets a new one,
+and names the token of the segment before it. A failed attempt leaves tokens in the cache that the
+log does not have, and then everything is read again.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -21,19 +22,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.counting import Task
-from deniable.aggregator.join import Bucket, Joined
-from deniable.errors import StateError
+from deniable.aggregator.counting.blocks import Task
+from deniable.aggregator.counting.join import Bucket, Joined
+from deniable.errors import StateError, WireError
+from deniable.wire.segments import (
+    JOINED,
+    BucketHead,
+    BucketSegment,
+    ChannelEpoch,
+    SegmentPart,
+    WrittenEpoch,
+)
 
-__all__ = ["ChannelEpoch", "EpochCache", "Memory", "Segments"]
+__all__ = ["EpochCache", "Memory", "Segments"]
 
 _Words = NDArray[np.uint64]
-ChannelEpoch = tuple[int, int]
-"""Channel and epoch."""
-VERSION = 2
-_DONE = -1
-"""In place of a proxy's number: joined ids."""
-# Segments are merged when there are this many and they hold as much as the first one, or when there are too many to read.
+# Segments are merged when there are this many and they hold as much as the first one, or when there
+# are too many to read.
 _FEW_SEGMENTS, _MANY_SEGMENTS = 16, 512
 
 
@@ -51,23 +56,6 @@ class Segments(Protocol):
     def remove(self, place: ChannelEpoch, number: int) -> None:
         """Delete a segment that was written."""
         ...
-
-
-@dataclass
-class _Written:
-    """Which segments an epoch has, and what the head says about them."""
-
-    first: int = 0
-    following: int = 0
-    """The number of the next segment."""
-    token: str = ""
-    """The token of the last segment."""
-    base: int = 0
-    """The bytes of the first segment."""
-    added: int = 0
-    """The bytes of the others."""
-    waiting: list[int] = field(default_factory=list)
-    """For each proxy, how many shares wait."""
 
 
 @dataclass(repr=False)
@@ -89,7 +77,8 @@ def _rows(bucket: Bucket) -> Iterator[_Words]:
 
 
 class EpochCache:
-    """The epochs that a process keeps in memory: the most recently used, up to a number of bytes."""
+    """The epochs that a process keeps in memory: the most recently used, up to a number of
+    bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -123,32 +112,31 @@ class EpochCache:
 class Memory:
     """Fronts, marks and shares of one bucket."""
 
-    def __init__(self, n_proxies: int, bucket: int, head: str, segments: Segments, cache: EpochCache) -> None:
+    def __init__(
+        self, n_proxies: int, bucket: int, head: str, segments: Segments, cache: EpochCache
+    ) -> None:
         self.n_proxies = n_proxies
         self.fronts: dict[int, int] = {}
         """For each channel, the first epoch that is not closed here."""
         self.marks: list[dict[int, int]] = [{} for _ in range(n_proxies)]
         """For each proxy and channel, the first epoch that it has not marked here."""
         self._bucket, self._segments, self._cache = bucket, segments, cache
-        self._written: dict[ChannelEpoch, _Written] = {}
+        self._written: dict[ChannelEpoch, WrittenEpoch] = {}
         self._epochs: dict[ChannelEpoch, _Epoch] = {}
-        self._new: dict[ChannelEpoch, list[_Part]] = {}
+        self._new: dict[ChannelEpoch, list[SegmentPart]] = {}
         if head:
             self._read(head)
         cache.keep_only(bucket, list(self._written))
 
     def _read(self, head: str) -> None:
-        document = json.loads(head)
-        if document["version"] != VERSION or len(document["marks"]) != self.n_proxies:
-            found = f"version {document['version']}, {len(document['marks'])} proxies"
-            raise StateError(
-                f"the checkpoint holds buckets of {found}, and these are version {VERSION}, {self.n_proxies} proxies"
-            )
-        self.fronts = {int(channel): front for channel, front in document["fronts"].items()}
-        self.marks = [{int(channel): epoch for channel, epoch in marks.items()} for marks in document["marks"]]
-        self._written = {(channel, epoch): _Written(*rest) for channel, epoch, *rest in document["epochs"]}
+        try:
+            found = BucketHead.from_text(head, self.n_proxies)
+        except WireError as error:
+            raise StateError(str(error)) from None
+        self.fronts, self.marks = dict(found.fronts), [dict(marks) for marks in found.marks]
+        self._written = dict(found.epochs)
 
-    # --- during a batch -------------------------------------------------------------------------------------------------
+    # --- during a batch
 
     @property
     def places(self) -> set[ChannelEpoch]:
@@ -164,13 +152,13 @@ class Memory:
         """Record what a bucket made of its arrivals, to be written at the end of the batch."""
         channel, epoch, number = task
         parts = self._new.setdefault((channel, epoch), [])
-        parts += [_Part(number, _DONE, joined.ids)]
-        parts += [_Part(number, proxy, rows) for proxy, rows in enumerate(joined.kept)]
+        parts += [SegmentPart(number, JOINED, joined.ids)]
+        parts += [SegmentPart(number, proxy, rows) for proxy, rows in enumerate(joined.kept)]
 
     def drop(self, channel: int, epoch: int) -> list[int]:
         """Forget an epoch; returns how many shares of each proxy waited in it."""
         place = (channel, epoch)
-        written = self._written.pop(place, _Written(waiting=[0] * self.n_proxies))
+        written = self._written.pop(place, WrittenEpoch(waiting=[0] * self.n_proxies))
         known = self._epochs.pop(place, None)
         self._new.pop(place, None)
         self._cache.take(self._bucket, place)
@@ -179,9 +167,12 @@ class Memory:
         return written.waiting if known is None else self._waiting(known)
 
     def _waiting(self, epoch: _Epoch) -> list[int]:
-        return [sum(bucket.n_pending(proxy) for bucket in epoch.buckets.values()) for proxy in range(self.n_proxies)]
+        return [
+            sum(bucket.n_pending(proxy) for bucket in epoch.buckets.values())
+            for proxy in range(self.n_proxies)
+        ]
 
-    # --- segments -------------------------------------------------------------------------------------------------------
+    # --- segments
 
     def save(self) -> str:
         """Write what is new; returns the head that the next batch starts from."""
@@ -192,29 +183,28 @@ class Memory:
             if place in self._written:
                 self._cache.put(self._bucket, place, epoch)
         self._epochs, self._new = {}, {}
-        document = {
-            "version": VERSION,
-            "fronts": self.fronts,
-            "marks": self.marks,
-            "epochs": [[*place, *vars(written).values()] for place, written in sorted(self._written.items())],
-        }
-        return json.dumps(document, separators=(",", ":"))
+        return BucketHead(self.fronts, self.marks, self._written).to_text()
 
-    def _append(self, place: ChannelEpoch, epoch: _Epoch, parts: list[_Part]) -> None:
-        written = self._written.setdefault(place, _Written())
+    def _append(self, place: ChannelEpoch, epoch: _Epoch, parts: list[SegmentPart]) -> None:
+        written = self._written.setdefault(place, WrittenEpoch())
         n_segments = written.following - written.first
-        if n_segments >= _MANY_SEGMENTS or (n_segments >= _FEW_SEGMENTS and written.added >= written.base):
+        if n_segments >= _MANY_SEGMENTS or (
+            n_segments >= _FEW_SEGMENTS and written.added >= written.base
+        ):
             for number in range(written.first, written.following):
                 self._segments.remove(place, number)
             written.first, written.token, written.base, written.added = written.following, "", 0, 0
             parts = [
-                _Part(number, whose, rows)
+                SegmentPart(number, whose, rows)
                 for number, bucket in epoch.buckets.items()
-                for whose, rows in (*((_DONE, run) for run in bucket.done.runs), *enumerate(bucket.pending))
+                for whose, rows in (
+                    *((JOINED, run) for run in bucket.done.runs),
+                    *enumerate(bucket.pending),
+                )
                 if rows is not None and rows.shape[1]
             ]
         token = secrets.token_hex(8)
-        content = _to_bytes(written.token, token, parts)
+        content = BucketSegment(written.token, token, parts).to_bytes()
         self._segments.write(place, written.following, content)
         if written.following == written.first:
             written.base = len(content)
@@ -234,23 +224,32 @@ class Memory:
         written = self._written[place]
         known = self._cache.take(self._bucket, place)
         if known is not None and written.first < known.following <= written.following:
-            found = [_from_bytes(self._segments.read(place, i)) for i in range(known.following, written.following)]
+            found = [
+                BucketSegment.from_bytes(self._segments.read(place, i))
+                for i in range(known.following, written.following)
+            ]
             if (found[0].after if found else written.token) == known.token:
                 return self._catch_up(known, found)
-        everything = [_from_bytes(self._segments.read(place, i)) for i in range(written.first, written.following)]
+        everything = [
+            BucketSegment.from_bytes(self._segments.read(place, i))
+            for i in range(written.first, written.following)
+        ]
         return self._catch_up(_Epoch(), everything, written.first)
 
-    def _catch_up(self, epoch: _Epoch, segments: list[_Segment], first: int = 0) -> _Epoch:
-        """Load segments. All joined ids come first, because shares that waited for them no longer wait."""
+    def _catch_up(self, epoch: _Epoch, segments: list[BucketSegment], first: int = 0) -> _Epoch:
+        """Load segments. All joined ids come first, because shares that waited for them no longer
+        wait."""
         parts = [part for segment in segments for part in segment.parts]
-        joined = [part for part in parts if part.whose == _DONE]
+        joined = [part for part in parts if part.whose == JOINED]
         for part in joined:
             _bucket(epoch, part.number, self.n_proxies).done.add(part.rows)
         for number in {part.number for part in joined}:
             bucket = epoch.buckets[number]
-            bucket.pending = [None if rows is None else bucket.done.without(rows) for rows in bucket.pending]
+            bucket.pending = [
+                None if rows is None else bucket.done.without(rows) for rows in bucket.pending
+            ]
         for part in parts:
-            if part.whose != _DONE:
+            if part.whose != JOINED:
                 _bucket(epoch, part.number, self.n_proxies).restore(part.whose, part.rows)
         if segments:
             epoch.following = max(epoch.following, first) + len(segments)
@@ -262,40 +261,3 @@ def _bucket(epoch: _Epoch, number: int, n_proxies: int) -> Bucket:
     if number not in epoch.buckets:
         epoch.buckets[number] = Bucket(n_proxies)
     return epoch.buckets[number]
-
-
-@dataclass(frozen=True, repr=False)
-class _Part:
-    """Joined ids, or waiting shares of a proxy, in one sub-bucket."""
-
-    number: int
-    whose: int
-    rows: _Words
-
-
-@dataclass(frozen=True, repr=False)
-class _Segment:
-    after: str
-    """The token of the segment before it; empty for the first."""
-    token: str
-    parts: list[_Part]
-
-
-def _to_bytes(after: str, token: str, parts: Sequence[_Part]) -> bytes:
-    """The length of a JSON header (four bytes, little-endian), the header, and the parts it lists, as 64-bit words."""
-    header = {"after": after, "token": token, "parts": [[part.number, part.whose, *part.rows.shape] for part in parts]}
-    document = json.dumps(header, separators=(",", ":")).encode()
-    return b"".join(
-        [len(document).to_bytes(4, "little"), document, *(np.ascontiguousarray(part.rows, "<u8").data for part in parts)]
-    )
-
-
-def _from_bytes(content: bytes) -> _Segment:
-    at = 4 + int.from_bytes(content[:4], "little")
-    header = json.loads(content[4:at])
-    parts = []
-    for number, whose, words, n in header["parts"]:
-        rows = np.frombuffer(content, dtype="<u8", count=words * n, offset=at).reshape(words, n)
-        parts.append(_Part(number, whose, rows))
-        at += rows.nbytes
-    return _Segment(header["after"], header["token"], parts)

@@ -1,7 +1,9 @@
-"""The stream itself: references to what the proxies have logged (`spark.log_stream`), grouped by bucket and counted in NumPy.
+"""The stream itself: references to what the proxies have logged (`spark.log_stream`), grouped by
+bucket and counted in NumPy.
 
-Spark's watermarks are not used: they drop late rows silently, and after a union they follow the fastest source. The logs
-provide what replaces them: every partition carries its proxy's marks (`spark.batch`).
+Spark's watermarks are not used: they drop late rows silently, and after a union they follow the
+fastest source. The logs provide what replaces them: every partition carries its proxy's marks
+(`spark.batch`).
 """
 
 from __future__ import annotations
@@ -10,25 +12,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deniable.aggregator.catalogue import Published
+from deniable.aggregator.counting.catalogue import Published
+from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.engines.spark.rows import SCHEMA
-from deniable.aggregator.engines.spark.sources import Source
-from deniable.aggregator.limits import EngineLimits
+from deniable.aggregator.engines.spark.sources import LogSource
 from deniable.errors import ParameterError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Task", "bucket_keys", "figures_of", "own_session"]
+__all__ = ["BucketTask", "bucket_keys", "figures_of", "own_session"]
 
 _WORD = 0xFFFFFFFF
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _CONF = {
-    # By default Spark keeps enough to go back a hundred batches: with the ids of open epochs as state, that fills a disk.
+    # By default Spark keeps enough to go back a hundred batches: with the ids of open epochs as
+    # state, that fills a disk.
     "spark.sql.streaming.minBatchesToRetain": "10",
     # The store that has state in parts; and the ids of open epochs may not fit into a heap.
     _STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    # Changes are written at the end of a batch, with a full copy from time to time, instead of a copy with every batch.
+    # Changes are written at the end of a batch, with a full copy from time to time, instead of a
+    # copy with every batch.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # A batch without records has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -37,17 +41,26 @@ _CONF = {
 
 
 def own_session(spark: SparkSession, partitions: int, options: dict[str, str]) -> SparkSession:
-    """A session with its own settings in the same Spark application: the caller's settings stay as they are."""
+    """A session with its own settings in the same Spark application: the caller's settings stay as
+    they are."""
     if options.get(_STORE, _CONF[_STORE]) != _CONF[_STORE]:
-        raise ParameterError(_STORE, options[_STORE], f"must be RocksDB's, {_CONF[_STORE]}: no other has state in parts")
+        raise ParameterError(
+            _STORE,
+            options[_STORE],
+            f"must be RocksDB's, {_CONF[_STORE]}: no other has state in parts",
+        )
     session = spark.newSession()
-    for name, value in {**_CONF, "spark.sql.shuffle.partitions": str(partitions), **options}.items():
+    for name, value in {
+        **_CONF,
+        "spark.sql.shuffle.partitions": str(partitions),
+        **options,
+    }.items():
         session.conf.set(name, value)
     return session
 
 
 @dataclass(frozen=True)
-class Task:
+class BucketTask:
     """What executors receive; small, and the same for all."""
 
     entries: tuple[tuple[bytes, int, int | None], ...]
@@ -69,16 +82,27 @@ class Task:
         partitions: int,
         limits: EngineLimits,
         **how: Any,
-    ) -> Task:
+    ) -> BucketTask:
         """The task with these queries."""
-        published = tuple((entry.signed.to_bytes(), entry.published, entry.stopped) for entry in entries)
-        return cls(published, tuple(sorted(firsts.items())), n_proxies, partitions.bit_length() - 1, limits, **how)
+        published = tuple(
+            (entry.signed.to_bytes(), entry.published, entry.stopped) for entry in entries
+        )
+        return cls(
+            published,
+            tuple(sorted(firsts.items())),
+            n_proxies,
+            partitions.bit_length() - 1,
+            limits,
+            **how,
+        )
 
 
 def bucket_keys(n_buckets: int, n_partitions: int) -> list[int]:
-    """For each bucket, a number that Spark's hash puts into the shuffle partition `bucket % n_partitions`.
+    """For each bucket, a number that Spark's hash puts into the shuffle partition `bucket %
+    n_partitions`.
 
-    The hash of the bucket's own number spreads few buckets badly: of 64 on 16 partitions, one partition gets 8, another 1.
+    The hash of the bucket's own number spreads few buckets badly: of 64 on 16 partitions, one
+    partition gets 8, another 1.
     """
     wanted = -(-n_buckets // n_partitions)
     found: list[list[int]] = [[] for _ in range(n_partitions)]
@@ -90,7 +114,8 @@ def bucket_keys(n_buckets: int, n_partitions: int) -> list[int]:
 
 
 def _hash(number: int) -> int:
-    """Spark's hash of a 32-bit number: MurmurHash3 (x86, 32 bits) with the seed 42, as a signed number."""
+    """Spark's hash of a 32-bit number: MurmurHash3 (x86, 32 bits) with the seed 42, as a signed
+    number."""
     mixed = _turned(number * 0xCC9E2D51, 15) * 0x1B873593
     state = _turned(42 ^ mixed & _WORD, 13) * 5 + 0xE6546B64 & _WORD
     state ^= 4  # the length in bytes
@@ -105,12 +130,14 @@ def _turned(word: int, bits: int) -> int:
     return (word << bits | word >> 32 - bits) & _WORD
 
 
-def figures_of(spark: SparkSession, sources: Sequence[Source], task: Task) -> DataFrame:
+def figures_of(spark: SparkSession, sources: Sequence[LogSource], task: BucketTask) -> DataFrame:
     """The stream of what buckets make of the registered logs, as rows of :data:`rows.SCHEMA`."""
     from deniable.aggregator.engines.spark.log_stream import FORMAT  # noqa: PLC0415 - needs the extra `spark`
     from deniable.aggregator.engines.spark.processor import BucketProcessor  # noqa: PLC0415
 
     references = spark.readStream.format(FORMAT).load()
     processor = BucketProcessor(task, sources)
-    counted: DataFrame = references.groupBy("key").transformWithStateInPandas(processor, SCHEMA, "append", "processingTime")
+    counted: DataFrame = references.groupBy("key").transformWithStateInPandas(
+        processor, SCHEMA, "append", "processingTime"
+    )
     return counted

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from deniable.aggregator.aggregator_settings import Settings
 from deniable.aggregator.engines.spark.driver import Job
 from deniable.aggregator.engines.spark.sources import KafkaSource
+from deniable.aggregator.settings import AggregatorSettings
 from deniable.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
@@ -27,15 +27,20 @@ _SET_UP = ("MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME")
 """Environment variables that show that Spark was set up, so that it may already know its master."""
 
 
-def job_of(settings: Settings) -> Job:
-    """The job that an aggregator's settings describe. Asks Kafka how many partitions the topics have."""
+def job_of(settings: AggregatorSettings) -> Job:
+    """The job that an aggregator's settings describe. Asks Kafka how many partitions the topics
+    have."""
     chosen = settings.spark
     if chosen is None:
         raise ParameterError("spark", None, "must be given: a table with at least a checkpoint")
     sources = []
     for i, proxy in enumerate(settings.proxies):
         if proxy.kafka is None:
-            raise ParameterError(f"proxies[{i}].kafka", None, "must be given: Spark reads the proxies' logs from Kafka")
+            raise ParameterError(
+                f"proxies[{i}].kafka",
+                None,
+                "must be given: Spark reads the proxies' logs from Kafka",
+            )
         sources.append(KafkaSource(proxy.kafka, chosen.records_a_batch))
     return Job(
         settings.state,
@@ -55,12 +60,15 @@ def session_settings(
 ) -> tuple[str | None, dict[str, str], dict[str, str]]:
     """The master, Spark's settings, and the additional environment variables.
 
-    Spark's web page shows queries and settings to anyone who can reach it, and Spark binds it to every address of the machine.
-    Only `SPARK_LOCAL_IP` changes that, and it moves the driver too: so the driver's address is set explicitly. If Spark's own
-    set-up names the master, it may name the driver's address as well, and the page is disabled. All of this can be overridden.
+    Spark's web page shows queries and settings to anyone who can reach it, and Spark binds it to
+    every address of the machine. Only `SPARK_LOCAL_IP` changes that, and it moves the driver too:
+    so the driver's address is set explicitly. If Spark's own set-up names the master, it may name
+    the driver's address as well, and the page is disabled. All of this can be overridden.
     """
     if master is None:
-        master = options.get("spark.master") or (None if any(name in environment for name in _SET_UP) else "local[*]")
+        master = options.get("spark.master") or (
+            None if any(name in environment for name in _SET_UP) else "local[*]"
+        )
     if "SPARK_LOCAL_IP" in environment:
         return master, {**_OPTIONS, **options}, {}
     if master is None:
@@ -81,7 +89,8 @@ def own_address() -> str:
 
 
 def open_session(master: str | None, options: Mapping[str, str]) -> SparkSession:
-    """A session on a master (`local[2]`, `spark://…`, `yarn`, `k8s://…`); by default what Spark is set up for, or `local[*]`."""
+    """A session on a master (`local[2]`, `spark://…`, `yarn`, `k8s://…`); by default what Spark is
+    set up for, or `local[*]`."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
     except ImportError as error:

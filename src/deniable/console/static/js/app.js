@@ -29,8 +29,11 @@ function connection() {
   dot.classList.toggle('hollow', !store.connected);
   const newest = [...store.queries.values()].reduce((most, query) => Math.max(most, query.latest?.end ?? 0), 0);
   const since = newest ? Date.now() / 1000 - newest : null;
-  if (store.connected) say(text, since === null ? 'live' : `live, last window ${ago(since)} ago`);
-  else say(text, since === null ? 'reconnecting' : `reconnecting, last window ${ago(since)} ago`);
+  const late = [...store.queries.values()].filter((query) => query.stopped === null && query.overdue).length;
+  dot.classList.toggle('late', store.connected && late > 0);
+  if (store.connected && late) return say(text, late === 1 ? '1 query overdue' : `${late} queries overdue`);  // no longer than the others: the bar must not shift
+  const what = store.connected ? 'live' : 'reconnecting';
+  say(text, since === null ? what : `${what}, last window ${ago(since)} ago`);
 }
 
 /** @param {string} name */
@@ -94,7 +97,7 @@ async function show() {
     head(name);
     document.title = `${view.title} \u2013 deniable`;
     if (!session && !view.open) return askForToken();
-    const [draw] = await Promise.all([view.load(), session && !view.open ? store.start() : null]);
+    const [draw] = await Promise.all([view.load(), session ? store.start() : null]);
     if (turn !== shown) return;
     main.className = `view ${name}`;
     put(main);
@@ -121,6 +124,21 @@ function failed(error) {
   put(main, h('section', { class: 'panel' }, h('div', { class: 'part stack', role: 'alert', 'data-testid': 'failed' },
     h('h1', null, 'This cannot be shown'), h('p', null, badge('refused', text)),
     h('button', { class: 'btn', type: 'button', on: { click: () => void show() } }, 'Retry'))));
+  if (error instanceof Problem && (error.status === 0 || error.status >= 500)) showOnceBack(shown);
+}
+
+/** Ask quietly until the aggregator answers, then draw: the message keeps its place and is announced once. @param {number} turn */
+function showOnceBack(turn) {
+  setTimeout(() => {
+    if (turn === shown) resume().then(show, () => showOnceBack(turn));
+  }, 1000);
+}
+
+/** A stream that breaks off: the aggregator is away, or the token was revoked and one has to sign in again. */
+async function checkSession() {
+  if (store.connected || !store.stream || (await resume())) return;
+  store.stop();
+  await show();
 }
 
 const announced = /** @type {HTMLElement} */ (document.getElementById('announce'));
@@ -132,6 +150,7 @@ store.addEventListener('window', (event) => {
   say(announced, `Window ${result.index}: ${result.n.toLocaleString('en-US')} answers, ${result.condition}`);
 });
 for (const kind of ['connection', 'window', 'queries']) store.addEventListener(kind, connection);
+store.addEventListener('connection', () => void checkSession().catch(() => undefined));
 setInterval(connection, 1000);
 document.addEventListener('signed-out', () => {
   if (!current()) return;

@@ -39,9 +39,12 @@ export function ask(main, { state }) {
   };
   /** @type {Design|null} */ let design = null;
   /** @type {number[][]} */ let simulated = [];
-  /** @type {{checks: Check[], labels: string[], schedule: {every: number, expires: number, origin: number}|null, query: any}|null} */ let checked = null;
+  /** @type {{checks: Check[], labels: string[], query: any}|null} */ let checked = null;
   const planning = latestOnly(), checking = latestOnly();
   let planTimer = 0, checkTimer = 0;
+  let edits = 0, plannedAt = -1, checkedAt = -1;
+  /** Whether plan and checks belong to what is written now. */
+  const upToDate = () => plannedAt === edits && checkedAt === edits;
 
   const preview = /** @type {import('./preview.js').DnPreview} */ (document.createElement('dn-preview'));
   const box = h('div', { class: 'verdict', 'aria-live': 'polite', 'data-testid': 'verdict' }), how = h('p', { class: 'small muted', 'data-testid': 'how' });
@@ -49,15 +52,14 @@ export function ask(main, { state }) {
   const publish = h('button', { class: 'btn primary', type: 'button', 'data-testid': 'publish', on: { click: () => void send() } }, 'Sign and publish');
   const outcome = h('p', { class: 'small', role: 'status', 'data-testid': 'outcome' }), keyLine = h('span', { class: 'small muted', 'data-testid': 'key' });
 
-  const id = field('Name', 'trip-distance', 'query-name', plan), question = field('Question, in the words people will read', 'How long was your last trip, in miles?', 'question', changed);
-  const analyst = field('Analyst', signer?.owner ?? session?.name ?? '', 'analyst', changed);
+  const id = field('Name', 'trip-distance', 'query-name', plan), question = field('Question, in the words people will read', 'How long was your last trip, in miles?', 'question', worded);
+  const analyst = field('Analyst', signer?.owner ?? session?.name ?? '', 'analyst', worded);
   const every = field('Every', '7 d', 'every', plan), until = field('Until', new Date(Date.now() + YEAR).toISOString().slice(0, 10), 'until', plan), budget = field('Life budget', '20', 'budget', plan);
-  const sql = sqlEditor('SELECT distance\nFROM trips\nWHERE ended IS NOT NULL', changed);
+  const sql = sqlEditor('SELECT distance\nFROM trips\nWHERE ended IS NOT NULL', worded);
   const buckets = bucketEditor('distance', ['[0,1)', '[1,2)', '[2,5)', '[5,10)', '[10,inf)'], [24, 31, 34, 9, 2], plan, (k) => { v.picked = k; drawPreview(); });
   const memoize = h('input', { type: 'checkbox', on: { change: plan } });
   const sqlChecks = checkList('sql-checks'), bucketChecks = checkList('bucket-checks'), otherChecks = checkList('other-checks');
 
-  const epochs = () => (checked?.schedule ? Math.max(1, Math.floor((checked.schedule.expires - checked.schedule.origin) / checked.schedule.every)) : 52);
   const lifeBudget = () => (budget.input.value.trim() === '' ? null : Number(budget.input.value));
 
   function request() {
@@ -66,19 +68,20 @@ export function ask(main, { state }) {
     return {
       ...given, [v.open]: null, share: v.share, buckets: Math.max(2, names.length + Number(other)), complete: other,
       guesses: other ? [...guesses, Math.max(0, 1 - guesses.reduce((a, b) => a + b, 0))] : guesses.length > 1 ? guesses : [...guesses, 0],
-      every: every.input.value, epochs: epochs(), budget: lifeBudget(), memoize: memoize.checked, proxies: Math.max(2, session?.proxies.length ?? 2), price_per_gb: v.price,
+      every: every.input.value, until: until.input.value, budget: lifeBudget(), memoize: memoize.checked, proxies: Math.max(2, session?.proxies.length ?? 2), price_per_gb: v.price,
     };
   }
 
   /** The server plans; what is shown meanwhile is grey until it has. */
   function plan() {
-    changed();
+    edited();
     main.classList.add('pending');
     clearTimeout(planTimer);
     planTimer = setTimeout(() => void replan(), DEBOUNCE);
   }
 
   async function replan() {
+    const at = edits;
     try {
       design = await call('POST', '/v1/plan', request(), planning());
     } catch (error) {
@@ -93,12 +96,26 @@ export function ask(main, { state }) {
     if (design.epsilon) v.epsilon = design.epsilon;
     if (design.margin) v.margin = design.margin;
     simulated = [];
-    main.classList.remove('pending');
+    plannedAt = at;
+    if (at === edits) main.classList.remove('pending');
     frame(main, draw);
     changed();
   }
 
-  /** Something was written: check it once the writer pauses. */
+  /** Something was written: nothing is signed until plan and checks belong to it. */
+  function edited() {
+    edits += 1;
+    drawActions();
+    changed();
+  }
+
+  /** Something was written that the plan does not depend on. */
+  function worded() {
+    if (plannedAt === edits) plannedAt += 1;
+    edited();
+  }
+
+  /** Check what is written once the writer pauses. */
   function changed() {
     clearTimeout(checkTimer);
     checkTimer = setTimeout(() => void check(), TYPING);
@@ -116,12 +133,14 @@ export function ask(main, { state }) {
 
   async function check() {
     if (session?.role !== 'analyst') return drawActions();  // only who may publish may have a query checked
+    const at = edits, planned = plannedAt === edits;
     try {
       checked = await call('POST', '/v1/queries/check', draft(), checking());
     } catch (error) {
       if (error instanceof Problem) otherChecks.show([{ level: 'bad', text: error.message, field: '', place: null }]);
       return;
     }
+    if (planned) checkedAt = at;
     const all = checked?.checks ?? [];
     sqlChecks.show(all.filter((each) => each.field === 'sql'));
     bucketChecks.show(all.filter((each) => each.field === 'buckets' || each.field === 'columns'));
@@ -195,16 +214,15 @@ export function ask(main, { state }) {
     riskRows(risks, design.risk, lifeBudget());
     const times = design.risk.at(-1)?.answers ?? 1;
     put(asked, h('b', null, label(analyst.input.value)), ' asks: ', label(question.input.value));
-    const period = checked?.schedule ? duration(checked.schedule.every) : every.input.value;
-    say(asRead, `Your answer is randomized on your device before anything is sent. It would cost ${v.epsilon.toFixed(2)} of your budget, at most once every ${period}, and stop after ${int(times)} answers.`);
+    say(asRead, `Your answer is randomized on your device before anything is sent. It would cost ${v.epsilon.toFixed(2)} of your budget, at most once every ${duration(design.every)}, and stop after ${int(times)} answers.`);
     drawActions();
     document.documentElement.dataset.ready = 'ask';
   }
 
   function drawActions() {
     const reader = session?.role !== 'analyst', wrong = (checked?.checks ?? []).some((each) => each.level === 'bad');
-    publish.disabled = reader || !design?.feasible || wrong || !checked?.query || !signer;
-    saveFile.disabled = !checked?.query;
+    publish.disabled = reader || !design?.feasible || wrong || !checked?.query || !signer || !upToDate();
+    saveFile.disabled = !checked?.query || !upToDate();
     say(publish, reader ? 'A reader cannot publish' : design && !design.feasible ? 'Refused: nothing can be signed' : 'Sign and publish');
     put(keyLine, signer ? [h('span', null, 'Key ', h('code', null, `${signer.id.slice(0, 4)}\u2026${signer.id.slice(-4)}`), ' of ', label(signer.owner), ', in this page only')] : canSign() ? 'No key yet: open the file of one, or save the query and sign it on the command line.' : 'Signing here needs https or this machine itself: save the query and sign it on the command line.');
   }
@@ -230,7 +248,7 @@ export function ask(main, { state }) {
       signer = await readKey(await chosen.text(), analyst.input.value.trim());
       analyst.input.value = signer.owner;
       say(outcome, '');
-      changed();
+      worded();
     } catch (error) {
       say(outcome, error instanceof SyntaxError ? 'This file is not a key.' : String(error instanceof Error ? error.message : error));
     }
@@ -244,6 +262,10 @@ export function ask(main, { state }) {
     if (!ready || !signer) return;
     const differs = differences(ready.content, { ...written, buckets: written.columns[0].buckets });
     if (differs.length) return say(outcome, `Not signed: the server changed ${differs.join(', ')}.`);
+    if (!upToDate() || JSON.stringify(ready.risk) !== JSON.stringify(design?.risk)) {
+      plan();
+      return say(outcome, 'Not signed: what a person risks is being worked out again. Look at it, and sign then.');
+    }
     try {
       await call('PUT', of(ready.id, ''), await signedQuery(ready.content, signer));
       await store.refresh();

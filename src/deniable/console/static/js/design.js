@@ -12,6 +12,7 @@ import { decimals, int, pct, words } from './numbers.js';
  * @property {string} [problem]
  * @property {Record<string, number>} [nearest]
  * @property {number} people
+ * @property {number} every seconds
  * @property {number} epsilon
  * @property {number} margin
  * @property {number} share

@@ -112,6 +112,7 @@ const ring = () => s('circle', { cx: 8, cy: 8, r: 6.5 });
 export const icons = {
   complete: () => icon(ring(), path('M5.2 8.2l2 2 3.6-4.2')),
   down: () => icon(path('M8 2.2l6.3 11.3H1.7z'), path('M8 6.6v3.2M8 11.7v.1')),
+  overdue: () => icon(path('M4 2h8M4 14h8M5 2c0 3 2 4 3 6c-1 2-3 3-3 6M11 2c0 3-2 4-3 6c1 2 3 3 3 6')),
   withheld: () => icon(s('circle', { cx: 8, cy: 8, r: 6.5, 'stroke-dasharray': '2.4 2.6' }), path('M5 8h6')),
   refused: () => icon(ring(), path('M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8')),
   revised: () => icon(path('M13.5 8a5.5 5.5 0 1 1-1.7-4M13.6 1.8v2.8h-2.8')),

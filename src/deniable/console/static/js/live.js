@@ -22,8 +22,15 @@ import { store } from './store.js';
 /** @param {string} condition @param {boolean} [stopped] @returns {import('./dom.js').Icon} */
 export const kindOf = (condition, stopped = false) => {
   if (stopped) return 'stopped';
-  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', 'proxy down': 'down', malformed: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
+  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', overdue: 'overdue', 'proxy down': 'down', malformed: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
 };
+
+/** What a query's newest result is worth now: its condition, unless a newer one should be there. @param {Query} query */
+export function standing(query) {
+  if (query.stopped !== null) return 'stopped';
+  const condition = query.latest?.condition ?? 'waiting';
+  return query.overdue && condition !== 'proxy down' ? 'overdue' : condition;
+}
 
 /** The list of queries beside the charts, and the select that takes its place on a phone. @param {string} chosen */
 function rail(chosen) {
@@ -34,7 +41,7 @@ function rail(chosen) {
     const all = [...store.queries.values()];
     say(many, `${all.filter((query) => query.stopped === null).length} running`);
     put(list, all.map((query) => {
-      const condition = query.stopped !== null ? 'stopped' : query.latest?.condition ?? 'waiting';
+      const condition = standing(query);
       const kind = kindOf(condition, query.stopped !== null);
       return h('li', null, h('a', { href: `#live?q=${encodeURIComponent(query.id)}`, 'aria-current': query.id === chosen ? 'true' : null, 'data-testid': `query-${query.id}` },
         h('span', { class: 'rail-q label' }, query.question || query.id),
@@ -206,7 +213,8 @@ function livePanel(query, look) {
     if (!shown) return drawWaiting();
     const estimated = shown.estimate !== undefined, down = shown.missing.length > 0, stopped = query.stopped !== null;
     const fine = shown.end - shown.start < 60;
-    put(condition, stopped ? badge('stopped', 'stopped') : badge(kindOf(shown.condition), shown.condition));
+    const word = shown.index === query.latest?.index || stopped ? standing(query) : shown.condition;
+    put(condition, badge(kindOf(word, stopped), word));
     say(when, `${clock(shown.start, fine)} to ${clock(shown.end, fine)}`);
     say(many, int(shown.n));
     say(which, `window ${shown.index}`);
@@ -227,16 +235,18 @@ function livePanel(query, look) {
         `The query\u2019s minimum cohort is ${int(query.minimum_cohort)}; fewer are not released.`));
       document.documentElement.dataset.ready = 'withheld';
     }
-    shares.show(shown, store.health);
+    shares.show(shown, store.health, query.overdue);
     side.now(shown);
   }
 
   function drawWaiting() {
     const closes = Math.max(query.schedule.origin + query.schedule.window, Math.ceil(Date.now() / 1000 / query.schedule.slide) * query.schedule.slide);
-    put(condition, badge(query.stopped !== null ? 'stopped' : 'waiting', query.stopped !== null ? 'stopped' : 'waiting'));
+    put(condition, badge(kindOf(standing(query), query.stopped !== null), standing(query)));
     waiting.hidden = false;
     charts.hidden = true;
-    put(notice, icons.info(), h('p', null, 'No window is over yet.'));
+    const due = query.stopped === null ? query.overdue : null;
+    notice.className = due ? 'notice warn' : 'notice';
+    put(notice, due ? icons.overdue() : icons.info(), h('p', null, due ? `The first window is overdue since ${clock(due.since, true)} UTC.` : 'No window is over yet.'));
     put(waiting, h('p', null, h('b', null, query.stopped === null ? `The first window closes at ${clock(closes, true)} UTC.` : 'Stopped before its first window.')));
     document.documentElement.dataset.ready = 'waiting';
   }
@@ -246,6 +256,13 @@ function livePanel(query, look) {
     notice.className = result.missing.length ? 'notice warn' : 'notice';
     if (result.missing.length) {
       put(notice, icons.down(), h('p', null, h('b', null, 'Closed without ', result.missing.map((name, i) => [i ? ', ' : '', label(name)]), '. '), 'Answers are missing, and it is not known whose.'));
+      return;
+    }
+    const due = result.index === query.latest?.index && query.stopped === null ? query.overdue : null;
+    if (due) {
+      notice.className = 'notice warn';
+      put(notice, icons.overdue(), h('p', null, h('b', null, `Window ${due.index} is overdue since ${clock(due.since, true)} UTC. `),
+        due.proxies.length ? ['No end of epoch from ', ...due.proxies.flatMap((name, i) => [i ? ', ' : '', label(name)]), '. '] : '', `What is shown is window ${result.index}, which was ${result.condition}.`));
       return;
     }
     const late = result.final === false ? ' Late answers may still come; the window would then be revised.' : '';
@@ -375,7 +392,7 @@ function livePanel(query, look) {
       draw();
     },
     healthChanged() {
-      if (shown) shares.show(shown, store.health);
+      if (shown) shares.show(shown, store.health, query.overdue);
     },
     reload() {
       void loadSeries();

@@ -17,19 +17,21 @@ export function sharesTable() {
         h('th', { scope: 'col', class: 'num' }, 'behind'))), body));
   return {
     part,
-    /** @param {WindowResult} result @param {Health|null} health */
-    show(result, health) {
+    /** @param {WindowResult} result @param {Health|null} health @param {import('./types.js').Query['overdue']} overdue */
+    show(result, health, overdue) {
       const accounts = Object.entries(result.conservation.proxies ?? {});
-      const up = accounts.filter(([name]) => (health?.proxies.find((proxy) => proxy.name === name)?.condition ?? 'up') === 'up').length;
+      const doingOf = (/** @type {string} */ name) => health?.proxies.find((proxy) => proxy.name === name);
+      const isUp = (/** @type {string} */ name) => (doingOf(name)?.condition ?? 'up') === 'up' && !doingOf(name)?.problem && !overdue?.proxies.includes(name);
+      const up = accounts.filter(([name]) => isUp(name)).length;
       say(words, `${result.conservation.balanced ? 'All accounts balance.' : 'The accounts do not balance.'} ${up} of ${accounts.length} proxies up.`);
       put(body, accounts.map(([name, account]) => {
-        const doing = health?.proxies.find((proxy) => proxy.name === name), fine = (doing?.condition ?? 'up') === 'up' && !doing?.problem;
+        const doing = doingOf(name), fine = isUp(name);
         const mark = badge(fine ? 'complete' : 'down', '');
         mark.classList.add('bare');
         mark.append(label(name.replace(/^https?:\/\//, '')));
         return h('tr', null, h('th', { scope: 'row', title: doing?.problem || name }, mark), h('td', { class: 'num' }, int(account.received)),
           TERMS.map((term) => h('td', { class: `num${account[term] ? '' : ' quiet'}`, 'data-name': term }, int(account[term]))),
-          h('td', { class: 'num quiet' }, doing ? (doing.lag ? ago(doing.lag) : 'no') : '\u2013'));
+          h('td', { class: 'num quiet' }, overdue?.proxies.includes(name) ? 'overdue' : doing ? (doing.lag ? ago(doing.lag) : 'no') : '\u2013'));
       }));
     },
   };

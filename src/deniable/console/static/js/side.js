@@ -3,7 +3,7 @@
 import './bars.js';
 import { badge, h, label, put, say, slot } from './dom.js';
 import { frame } from './frames.js';
-import { kindOf, rowsOf } from './live.js';
+import { kindOf, rowsOf, standing } from './live.js';
 import { clock, int } from './numbers.js';
 import { store } from './store.js';
 
@@ -23,7 +23,8 @@ export function sideBySide(main) {
     h('div', { class: 'part' }, bars));
     const draw = () => {
       const result = store.newest(query.id);
-      put(condition, badge(kindOf(result?.condition ?? 'waiting', query.stopped !== null), query.stopped !== null ? 'stopped' : result?.condition ?? 'waiting'));
+      const now = store.queries.get(query.id) ?? query;
+      put(condition, badge(kindOf(standing(now), now.stopped !== null), standing(now)));
       if (!result) return;
       say(when, `${clock(result.start, true)} to ${clock(result.end, true)} UTC, ${int(result.n)} answers`);
       if (!result.estimate) return;
@@ -42,6 +43,11 @@ export function sideBySide(main) {
     const panel = panels.find((each) => each.id === /** @type {CustomEvent} */ (event).detail.result.query);
     if (panel) frame(panel, panel.draw);
   };
+  const onQueries = () => { for (const panel of panels) frame(panel, panel.draw); };
   store.addEventListener('window', onWindow);
-  return () => store.removeEventListener('window', onWindow);
+  store.addEventListener('queries', onQueries);
+  return () => {
+    store.removeEventListener('window', onWindow);
+    store.removeEventListener('queries', onQueries);
+  };
 }

@@ -31,6 +31,7 @@ class Store extends EventTarget {
   stop() {
     this.stream?.close();
     this.stream = null;
+    this.connected = false;
     this.queries.clear();
     this.windows.clear();
   }
@@ -106,6 +107,7 @@ class Store extends EventTarget {
       if (query && (!query.latest || query.latest.start <= result.start)) {
         const { number, index, start, end, condition, n } = result;
         query.latest = { number, index, start, end, condition, n };
+        if (query.overdue && query.overdue.index <= index) query.overdue = null;
       }
       this.lastEvent = Math.max(this.lastEvent, message.id);
       document.documentElement.dataset.lastEvent = String(this.lastEvent);

@@ -53,6 +53,7 @@
  * @property {Record<string, string>} relayed
  * @property {string[]} may what the token that asks allows with it: read, publish, stop, delete
  * @property {{number: number, index: number, start: number, end: number, condition: string, n: number}|null} latest
+ * @property {{index: number, start: number, end: number, since: number, proxies: string[]}|null} overdue the window that should have come by now
  *
  * @typedef {object} Series
  * @property {number[]} index

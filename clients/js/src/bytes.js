@@ -1,0 +1,105 @@
+/** Bytes: hexadecimal digits, UTF-8, little-endian numbers. */
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** @param {Uint8Array} bytes */
+export const hex = (bytes) => {
+  let out = "";
+  for (const byte of bytes) out += (byte < 16 ? "0" : "") + byte.toString(16);
+  return out;
+};
+
+/**
+ * The bytes that hexadecimal digits write, or null if they are something else.
+ * @param {string} digits
+ */
+export const unhex = (digits) => {
+  if (digits.length % 2 || /[^0-9a-fA-F]/.test(digits)) return null;
+  const out = new Uint8Array(digits.length / 2);
+  for (let i = 0; i < out.length; i++) out[i] = parseInt(digits.substr(2 * i, 2), 16);
+  return out;
+};
+
+/** @param {string} text */
+export const utf8 = (text) => encoder.encode(text);
+
+/** @param {Uint8Array} bytes */
+export const fromUtf8 = (bytes) => decoder.decode(bytes);
+
+/**
+ * Whether a text has a UTF-8 form: no half of a surrogate pair.
+ * @param {string} text
+ */
+export const isText = (text) => !/\p{Cs}/u.test(text);
+
+/** @param {...Uint8Array} parts */
+export const concat = (...parts) => {
+  const out = new Uint8Array(parts.reduce((n, part) => n + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+};
+
+/**
+ * A whole number in `n` little-endian bytes; a negative one as its two's complement.
+ * @param {number} value
+ * @param {number} n
+ */
+export const little = (value, n) => {
+  const out = new Uint8Array(n);
+  for (let i = 0; i < n; i++) {
+    out[i] = value & 255;
+    value = Math.floor(value / 256);
+  }
+  return out;
+};
+
+/** How texts, or digits, compare. @param {string} a @param {string} b */
+export const compare = (a, b) => (a < b ? -1 : Number(a > b));
+
+/**
+ * SHA-256 or SHA-512, of the platform.
+ * @param {"SHA-256" | "SHA-512"} name
+ * @param {...Uint8Array} parts
+ */
+export const digest = async (name, ...parts) =>
+  new Uint8Array(await crypto.subtle.digest(name, concat(...parts)));
+
+/** What a text says as JSON; null if it is none. @param {string} text */
+export const parsed = (text) => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+};
+
+/** @param {Uint8Array} bytes little-endian */
+export const integer = (bytes) => bytes.reduceRight((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
+
+/** The first character's number. @param {string} text */
+export const codeOf = (text) => Number(text.codePointAt(0));
+
+const bits = new DataView(new ArrayBuffer(8));
+
+/** The 64 bits of a double. @param {number} value */
+export const bitsOf = (value) => {
+  bits.setFloat64(0, value);
+  return bits.getBigInt64(0);
+};
+
+/** The double with these 64 bits. @param {bigint} value */
+export const doubleOf = (value) => {
+  bits.setBigInt64(0, value);
+  return bits.getFloat64(0);
+};
+
+/** The next double above one. @param {number} value */
+export const above = (value) => {
+  if (value === Infinity || !value) return value || Number.MIN_VALUE;
+  return doubleOf(bitsOf(value) + (value > 0 ? 1n : -1n));
+};

@@ -1,0 +1,92 @@
+/** The owner's settings: who may ask, through whom, and what answers may cost. What is not named is refused. */
+
+import { LATEST } from "./checks.js";
+import { Fraction } from "./fraction.js";
+import { Refusal } from "./signing.js";
+
+/** @typedef {import("./query.js").Query} Query */
+
+const DAY = 86_400;
+
+/**
+ * @typedef {object} Limit
+ * @property {string | number} epsilon
+ * @property {number | null} [period] seconds; without it, for life
+ * @property {string | null} [analyst] whose questions it limits; all if left out
+ * @property {boolean} [each_analyst] whether each analyst is counted alone
+ */
+
+/**
+ * @typedef {object} Settings
+ * @property {string[] | null} [analysts] who may ask, among those with a key on the ring; null for all of them
+ * @property {string[]} [refused] who may not
+ * @property {string | number} [epsilon_per_answer] the most that one answer may cost
+ * @property {Limit[]} [limits]
+ * @property {string[]} [strata] those to which this person belongs
+ * @property {number} [queue_messages]
+ * @property {number} [queue_age] seconds that a share is kept after the end of its epoch
+ * @property {number} [upload_within] seconds over which uploads are spread; with 0 they happen at once
+ * @property {number} [clock_tolerance] seconds by which this clock may differ from the proxies'
+ * @property {number} [deadline] seconds that reading an answer may take
+ */
+
+const DEFAULTS = {
+  analysts: /** @type {string[] | null} */ (null),
+  refused: /** @type {string[]} */ ([]),
+  epsilon_per_answer: /** @type {string | number} */ (3),
+  limits: /** @type {Limit[]} */ ([
+    { epsilon: 10, period: 30 * DAY, each_analyst: true },
+    { epsilon: 30, period: 30 * DAY },
+  ]),
+  strata: /** @type {string[]} */ ([]),
+  queue_messages: 1000,
+  queue_age: 14 * DAY,
+  upload_within: 600,
+  clock_tolerance: 300,
+  deadline: 1,
+};
+
+/** @param {string | number} value */
+const exact = (value) => (typeof value === "number" ? Fraction.ofDecimal(value) : Fraction.parse(value));
+
+export class Policy {
+  /** @param {Settings} settings @param {string[]} proxies the addresses that may receive shares */
+  constructor(settings, proxies) {
+    for (const name of Object.keys(settings)) {
+      if (!(name in DEFAULTS) && name !== "slot") throw new TypeError(`policy.${name} is not a setting`);
+    }
+    const given = { ...DEFAULTS, ...settings };
+    /** @type {[keyof typeof given, number][]} */
+    const whole = [["queue_messages", 1], ["queue_age", 1], ["upload_within", 0], ["clock_tolerance", 1]];
+    for (const [name, least] of whole) {
+      const value = /** @type {number} */ (given[name]);
+      if (!Number.isInteger(value) || value < least || value > LATEST) throw new RangeError(`policy.${name} = ${value} must be a whole number, at least ${least}`);
+    }
+    if (!(given.deadline > 0 && given.deadline <= 60)) throw new RangeError(`policy.deadline = ${given.deadline} must be a number, at most 60`);
+    this.settings = given;
+    this.proxies = proxies;
+    this.ceiling = exact(given.epsilon_per_answer);
+    this.limits = given.limits.map((limit) => ({ period: null, analyst: null, each_analyst: false, ...limit, epsilon: exact(limit.epsilon) }));
+    /** Seconds reserved for one answer: nothing that follows from it happens earlier. */
+    this.slot = /** @type {{slot?: number}} */ (settings).slot ?? (given.upload_within ? Math.ceil(3 * given.deadline) + 6 : 0);
+  }
+
+  /** Seconds after the end of its epoch for which a share is kept: at most as long as the query accepts late answers. @param {Query} query */
+  keeps(query) {
+    return Math.min(this.settings.queue_age, query.given.grace ?? Infinity);
+  }
+
+  /** The person's stratum of the query, if it may be answered at all. @param {Query} query */
+  stratum(query) {
+    const { refused, analysts, strata } = this.settings;
+    const { analyst, strata: parts } = query.given;
+    if (refused.includes(analyst)) throw new Refusal("analyst refused");
+    if (analysts && !analysts.includes(analyst)) throw new Refusal("analyst not allowed");
+    const foreign = query.proxies.find((proxy) => !this.proxies.includes(proxy));
+    if (foreign !== undefined) throw new Refusal("proxy not allowed", foreign);
+    const found = parts.findIndex((stratum) => strata.includes(stratum.name));
+    if (parts.length && found < 0) throw new Refusal("not in a stratum");
+    if (query.cost.exceeds(this.ceiling)) throw new Refusal("over the ceiling", this.settings.epsilon_per_answer);
+    return Math.max(found, 0);
+  }
+}

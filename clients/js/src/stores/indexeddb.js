@@ -1,0 +1,112 @@
+/**
+ * A store in IndexedDB, under a Web Lock. Two tabs never draw twice: the lock lets one of them work
+ * at a time, and where there are no Web Locks, a state that another tab changed in the meantime is
+ * not overwritten; the work is done again on the new one, and nobody has seen what was drawn before.
+ */
+
+import { StoreError, oneByOne } from "./memory.js";
+
+/** @typedef {import("../state.js").State} State */
+
+const TABLE = "state";
+
+/**
+ * @template T
+ * @param {IDBRequest<T>} request
+ * @returns {Promise<T>}
+ */
+const done = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(storeError(request.error));
+  });
+
+/** @param {DOMException | null} error */
+const storeError = (error) =>
+  error?.name === "QuotaExceededError"
+    ? new StoreError("full", "the browser has no room for this site's data; nothing was answered")
+    : new StoreError("blocked", `the browser keeps no data for this site (${error?.name}); nothing was answered`);
+
+/** @param {string} name @returns {Promise<IDBDatabase>} */
+const connect = (name) => {
+  try {
+    const request = indexedDB.open(name, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
+    return done(request);
+  } catch (error) {
+    return Promise.reject(storeError(/** @type {DOMException} */ (error)));
+  }
+};
+
+/** A mark beside the database, which tells an eviction of it from a first visit. @param {string} name */
+const mark = (name) => {
+  const key = `${name}:kept`;
+  const attempt = (/** @type {() => any} */ use) => {
+    try {
+      return use();
+    } catch {
+      return null; // blocked, or a worker, which has no localStorage
+    }
+  };
+  return {
+    isSet: () => Boolean(attempt(() => localStorage.getItem(key))),
+    set: () => attempt(() => localStorage.setItem(key, "1")),
+    remove: () => attempt(() => localStorage.removeItem(key)),
+  };
+};
+
+/**
+ * @param {string} [name]
+ * @returns {import("./memory.js").Store}
+ */
+export const indexedDbStore = (name = "deniable") => {
+  const before = mark(name);
+  const inThisTab = oneByOne();
+  /** @type {(work: () => Promise<any>) => Promise<any>} */
+  const exclusively = (work) => inThisTab(() => (navigator.locks ? navigator.locks.request(`${name}:state`, work) : work()));
+
+  /** @returns {Promise<State | undefined>} */
+  const load = async (/** @type {IDBDatabase} */ database) => done(database.transaction(TABLE).objectStore(TABLE).get(TABLE));
+
+  /** Write the state, unless another tab has changed it since. @param {IDBDatabase} database @param {State} state @param {number} changes */
+  const save = (database, state, changes) =>
+    new Promise((resolve, reject) => {
+      const transaction = database.transaction(TABLE, "readwrite", { durability: "strict" });
+      const table = transaction.objectStore(TABLE);
+      let saved = false;
+      const current = table.get(TABLE);
+      current.onsuccess = () => {
+        saved = (current.result?.changes ?? 0) === changes;
+        if (saved) table.put(state, TABLE);
+      };
+      transaction.oncomplete = () => resolve(saved);
+      transaction.onabort = () => reject(storeError(transaction.error));
+    });
+
+  return {
+    transaction: (create, work) =>
+      exclusively(async () => {
+        const database = await connect(name);
+        try {
+          for (;;) {
+            const state = (await load(database)) ?? create(before.isSet());
+            const changes = state.changes;
+            const result = await work(state);
+            state.changes = changes + 1;
+            if (await save(database, state, changes)) {
+              before.set();
+              return result;
+            }
+          }
+        } finally {
+          database.close();
+        }
+      }),
+    forget: () =>
+      exclusively(async () => {
+        await done(indexedDB.deleteDatabase(name));
+        before.remove();
+      }),
+    persist: async () => (await navigator.storage?.persist?.()) ?? false,
+  };
+};

@@ -1,0 +1,1 @@
+"""The aggregator over HTTP: its interface, who may use it, and the stream of news."""

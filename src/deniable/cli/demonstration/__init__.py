@@ -1,0 +1,1 @@
+"""The demonstration, and how a running system is shown in a terminal."""

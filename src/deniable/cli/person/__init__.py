@@ -1,0 +1,1 @@
+"""Commands for the person whose data it is."""

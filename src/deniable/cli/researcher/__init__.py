@@ -1,0 +1,1 @@
+"""Commands for the researcher, with a survey or a protocol."""

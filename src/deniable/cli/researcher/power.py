@@ -1,0 +1,160 @@
+"""`deniable power`: how many people a survey design needs, or its power with a given number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from deniable.cli.helping import command
+from deniable.cli.output import emit, output_options
+from deniable.errors import MissingExtraError, ParameterError
+from deniable.mechanisms.designs.text import design_from_text
+from deniable.planning.design_power import DesignPower, design_power, design_sample_size
+from deniable.planning.study import people_to_invite
+
+__all__ = ["power"]
+
+
+def numbers(name: str, text: str, kind: type) -> Any:
+    """One number, or several separated by commas."""
+    try:
+        values = tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            name, text, "must be a number, or several separated by commas"
+        ) from None
+    return values if len(values) > 1 else values[0]
+
+
+@command()
+@click.argument("design", metavar="NAME:PARAMETER=VALUE,…")
+@click.option(
+    "--value",
+    required=True,
+    help="The prevalence to detect; for a design with two parameters, both: 0.2,0.6.",
+)
+@click.option(
+    "--null", type=float, default=0.0, show_default=True, help="The value it is tested against."
+)
+@click.option(
+    "--n-reports",
+    "people",
+    help="People asked, or people per sample: 250,250. Without it, the number needed is found.",
+)
+@click.option(
+    "--power",
+    "wanted",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="Target power, without --n-reports.",
+)
+@click.option(
+    "--parameter",
+    help="Which parameter: pi, u, beta, gamma, t or mean [default: the design's first].",
+)
+@click.option(
+    "--significance", type=float, default=0.05, show_default=True, help="Level of the test."
+)
+@click.option(
+    "--alternative", default="two-sided", show_default=True, help="two-sided, greater or less."
+)
+@click.option(
+    "--response",
+    type=float,
+    help="The proportion of people invited who will answer: also print how many to invite.",
+)
+@click.option(
+    "--attrition",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="The proportion who drop out after answering.",
+)
+@click.option(
+    "--preregistration", is_flag=True, help="Print a paragraph for a preregistration instead."
+)
+@output_options
+@click.option(
+    "--plot",
+    "plot_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Plot the power against the number of people.",
+)
+def power(
+    design: str,
+    value: str,
+    people: str | None,
+    wanted: float,
+    response: float | None,
+    attrition: float,
+    preregistration: bool,
+    plot_file: Path | None,
+    **options: Any,
+) -> None:
+    """Find how many people a survey design needs, or its power with a given number.
+
+    The designs are listed in docs/designs.md, such as Crosswise:p=1/4 or
+    CheaterDetection:p1=1/4,p2=3/4.
+    """
+    made, truth = design_from_text(design), numbers("value", value, float)
+    if people is None:
+        found = design_sample_size(made, truth, power=wanted, **options)
+    else:
+        found = design_power(made, truth, numbers("n", people, int), **options)
+    if plot_file is not None:
+        _draw(made, truth, found, options, plot_file)
+    invited = None if response is None else people_to_invite(sum(found.n), response, attrition)
+    shown = str(found) if invited is None else f"{found}\nInvite {invited:,} people."
+    emit(
+        found.to_dict() | ({} if invited is None else {"invited": invited}),
+        found.preregistration(invited) if preregistration else shown,
+    )
+
+
+def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], path: Path) -> None:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - an extra, and slow to import
+        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.ticker import LogLocator  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot", "--plot") from None
+    factors = np.geomspace(0.1, 4, 60)
+    sizes = [tuple(max(2, round(n * factor)) for n in found.n) for factor in factors.tolist()]
+    powers = [
+        design_power(made, truth, size if len(size) > 1 else size[0], **options).power
+        for size in sizes
+    ]
+    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot([sum(size) for size in sizes], [100 * power for power in powers], color="#1f5a8a")
+    axes.plot(
+        [sum(found.n)],
+        [100 * found.power],
+        "o",
+        color="#c2410c",
+        label=f"{sum(found.n):,} people: {100 * found.power:.1f} %",
+    )
+    axes.set_xscale("log")
+    # on an axis shorter than a decade, a single label says little
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda people, _: f"{people:,.0f}")
+    axes.xaxis.set_minor_formatter(lambda *_: "")
+    axes.set_xlabel("people asked, all samples together")
+    axes.set_ylabel("power (%)")
+    axes.set_ylim(0, 102)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False, loc="lower right")
+    axes.set_title(
+        f"{found.design}\n{found.parameter} = {found.value:g} against {found.null:g}", fontsize=9
+    )
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise ParameterError("plot", str(path), f"cannot be written: {error.strerror}") from None
+    except ValueError as error:
+        raise ParameterError("plot", str(path), f"cannot be drawn: {error}") from None

@@ -1,0 +1,92 @@
+"""What a person chose in forms, until it is sent: in a vault of its own, which only the query that
+asked can read.
+
+Choices are data. They are read where all data are read, by SQL in a confined process, and leave it
+as bucket numbers. They are not in the owner's vault, because whoever may ask something of that
+vault could then ask for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deniable.client.vaults.vault import Vault
+from deniable.errors import ParameterError
+from deniable.queries.asking import form_table
+from deniable.queries.columns.column import Column
+from deniable.queries.query import Query
+
+__all__ = ["Forms"]
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The filled-in forms of one device. The file is created with the first of them."""
+
+    path: Path
+
+    @classmethod
+    def beside(cls, vault: Path) -> Forms:
+        """Those of a vault: `VAULT.forms` beside it."""
+        return cls(vault.with_name(vault.name + ".forms"))
+
+    @property
+    def vault(self) -> Vault:
+        """The vault that holds the choices."""
+        return Vault.open(self.path) if self.path.exists() else Vault.create(self.path)
+
+    def fill(self, query: Query, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep what a person chose, in place of an earlier choice: for each row, a bucket of each
+        column, or None for none.
+
+        Errors name the column and the rule, never the choice.
+        """
+        if query.ask != "form":
+            raise ParameterError("ask", query.ask, "must be 'form': nobody is asked by this query")
+        most = query.ones if query.rows == "all" else 1
+        if not 1 <= len(rows) <= most:
+            raise ParameterError(
+                "rows", len(rows), f"must be 1 to {most}: that many buckets may be chosen"
+            )
+        cells = [
+            [_choice(f"rows[{i}].{column.name}", column, row) for column in query.columns]
+            for i, row in enumerate(rows)
+        ]
+        for i, row in enumerate(rows):
+            for name in row:
+                if name not in {column.name for column in query.columns}:
+                    raise ParameterError(f"rows[{i}]", name, "is not a column of the query")
+        table, vault = form_table(query.analyst, query.id), self.vault
+        kinds = {
+            f"c{i}": "REAL" if column.kind == "number" else "TEXT"
+            for i, column in enumerate(query.columns)
+        }
+        vault.drop(table)
+        vault.import_rows(table, kinds, cells)
+        vault.share(table, list(kinds))
+
+    def filled(self, query: Query) -> bool:
+        """Whether a person has answered this form."""
+        return self.path.exists() and form_table(query.analyst, query.id) in self.vault.shares()
+
+    def forget(self, query: Query) -> None:
+        """Delete what was chosen."""
+        if self.path.exists():
+            self.vault.drop(form_table(query.analyst, query.id))
+
+
+def _choice(name: str, column: Column, row: Mapping[str, Any]) -> str | float | None:
+    chosen = row.get(column.name)
+    if chosen is None:
+        return None
+    right = (
+        isinstance(chosen, str)
+        if column.kind == "text"
+        else isinstance(chosen, int | float) and not isinstance(chosen, bool)
+    )
+    if not right or chosen not in column.choices:
+        raise ParameterError(name, "this choice", "must be one of the column's buckets, or None")
+    return str(chosen) if column.kind == "text" else float(chosen)

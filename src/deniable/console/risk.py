@@ -1,0 +1,60 @@
+"""What a person risks by answering a query: per answer, per month and over the query's life,
+against all parties together."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from deniable.queries.query import Query
+
+__all__ = ["MONTH", "life_risk", "query_risk"]
+
+MONTH = 30 * 86_400
+_PRIOR = 0.10
+
+
+def query_risk(query: Query) -> list[dict[str, Any]]:
+    """The risk of answering a query as it is signed."""
+    return life_risk(
+        query.epsilon_local,
+        query.schedule.every,
+        query.schedule.n_epochs,
+        query.budget.epsilon,
+        query.memoize,
+    )
+
+
+def life_risk(
+    epsilon: float, every: int, epochs: int, budget: float | None, memoize: bool
+) -> list[dict[str, Any]]:
+    """The risk of answers with this local loss, one per epoch, until the budget is used up."""
+    affordable = epochs if budget is None else int(Fraction(budget) / Fraction(epsilon))
+    life = max(1, min(epochs, affordable))
+    month = max(1, min(math.ceil(MONTH / every), life))
+    if memoize:
+        return [
+            _over("answer", 1, epsilon),
+            _over("month", month, epsilon, "replayed"),
+            _over("life", life, epsilon, "replayed"),
+        ]
+    ended = "silent" if life < epochs else ""
+    return [
+        _over("answer", 1, epsilon),
+        _over("month", month, month * epsilon),
+        _over("life", life, life * epsilon, ended),
+    ]
+
+
+def _over(what: str, answers: int, epsilon: float, note: str = "") -> dict[str, Any]:
+    factor = math.exp(min(epsilon, 700.0))
+    return {
+        "over": what,
+        "answers": answers,
+        "epsilon": epsilon,
+        "factor": factor,
+        "prior": _PRIOR,
+        "belief": _PRIOR * factor / (_PRIOR * factor + 1 - _PRIOR),
+        "note": note,
+    }

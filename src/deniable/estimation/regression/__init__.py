@@ -1,0 +1,1 @@
+"""What randomized answers depend on: regressions, correlation, margins and imputation."""

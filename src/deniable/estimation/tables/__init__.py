@@ -1,0 +1,1 @@
+"""Tables of several attributes, and statistics derived from them."""

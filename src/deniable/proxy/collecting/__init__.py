@@ -1,0 +1,1 @@
+"""The collector in front of a proxy, and the link between the two."""

@@ -1,0 +1,1 @@
+"""Running a proxy: its process, checks, metrics and backups."""

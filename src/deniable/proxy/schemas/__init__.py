@@ -1,0 +1,1 @@
+"""The kinds of SQLite files that only a proxy has, one module each."""

@@ -1,0 +1,2 @@
+"""What a signature covers: canonical bytes, keys and rings, signed queries, envelopes and
+permissions."""

@@ -1,0 +1,1 @@
+"""The papers' tables and figures, one module for each part of a paper."""

@@ -1,0 +1,1 @@
+"""Files of a service: SQLite, settings, rings, logs of chained lines, and backups."""

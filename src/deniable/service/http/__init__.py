@@ -1,0 +1,2 @@
+"""Serving HTTP: the server and its hot path, limits, rules for every request, and its
+description."""

@@ -1,0 +1,1 @@
+"""The kinds of SQLite files that services have in common, one module each."""

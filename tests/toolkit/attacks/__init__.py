@@ -1,0 +1,1 @@
+"""What attacks in tests: hostile peers, damaged bytes, and the leak hunter."""

@@ -1,0 +1,1 @@
+"""Independent references that tests compare with."""

@@ -1,0 +1,1 @@
+"""Servers that tests start and share."""

@@ -1,0 +1,48 @@
+"""Fifty lives of a device, of the ten thousand that `python -m toolkit.device_life 10000` lives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from deniable.client.storage.store import QueuedShare, StoreTransaction
+from toolkit import device_life
+
+
+@pytest.mark.slow
+def test_whatever_happens_to_a_device_no_epoch_is_drawn_twice_and_the_ledger_is_right() -> None:
+    seen = device_life.live(range(50))
+    assert seen["lives"] == 50
+    for what in ("answered", "given back", "killed", "clock jumps", "delivered in the end"):
+        assert seen[what] > 10, f"the lives were too quiet: {what}"
+
+
+def forget_epochs(book: StoreTransaction, analyst: str, query: str, epoch: int) -> bool:
+    return False
+
+
+def forget_tries(book: StoreTransaction, shares: list[QueuedShare]) -> None:
+    pass
+
+
+def keep_charges(book: StoreTransaction, charge: int) -> tuple[str, str, int]:
+    return "City of Exampleton", "taxi-distance", 0
+
+
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [("is_decided", forget_epochs), ("mark_tried", forget_tries), ("give_back", keep_charges)],
+)
+def test_the_lives_notice_a_device_that_breaks_a_promise(
+    monkeypatch: pytest.MonkeyPatch, name: str, planted: object
+) -> None:
+    monkeypatch.setattr(StoreTransaction, name, planted)
+    with pytest.raises((AssertionError, ValueError)):
+        device_life.live(range(60))
+
+
+@pytest.mark.slow
+def test_a_life_is_made_from_its_seed_alone() -> None:
+    random.seed(1)
+    assert device_life.live(range(3)) == device_life.live(range(3))

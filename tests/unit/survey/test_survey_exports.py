@@ -1,0 +1,130 @@
+"""Files as survey tools export them: Qualtrics' header rows, LimeSurvey's and REDCap's column per
+option; errors name labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deniable import DirectEncoding, MultipleChoice
+from deniable.errors import SurveyError, UnknownLabelError
+from deniable.survey import estimate_file, randomize_file
+from deniable.survey.reading import read_chunks
+
+NEWS = MultipleChoice(["paper", "radio", "web"], 40.0)
+USED = DirectEncoding(["no", "yes"], 20.0)
+
+
+def test_qualtrics_header_rows_are_not_answers(tmp_path: Path) -> None:
+    answers = tmp_path / "q.csv"
+    answers.write_text(
+        'StartDate,Q1\n"Start Date","Have you used'
+        ' it?\nEver?"\n"{""ImportId"":""startDate""}","{""ImportId"":""QID1""}"\n'
+        + "2026-01-02,Yes\n" * 30
+        + "2026-01-02,No\n" * 10
+    )
+    assert randomize_file(answers, tmp_path / "r.csv", {"Q1": USED}) == 40
+    assert estimate_file(tmp_path / "r.csv")["Q1"].proportions[1] == pytest.approx(0.75, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        ("id,news[paper],news[radio],news[web]", ["1,Y,,Y", "2,,Y,", "3,,,", "4,N,No,Yes"]),
+        (
+            "id,news [paper],news [radio],news [web]",
+            ["1,Yes,No,Yes", "2,No,Yes,No", "3,No,No,No", "4,No,No,Yes"],
+        ),
+        ("id,news___paper,news___radio,news___web", ["1,1,0,1", "2,0,1,0", "3,0,0,0", "4,0,0,1"]),
+        ("id,news[paper],news[radio],news[web]", ["1,paper,,web", "2,,radio,", "3,,,", "4,,,web"]),
+    ],
+    ids=["LimeSurvey's codes", "LimeSurvey's words", "REDCap", "the label itself"],
+)
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet"])
+def test_a_column_per_option_is_one_multiple_choice_question(
+    tmp_path: Path, header: str, rows: list[str], kind: str
+) -> None:
+    cells = [line.split(",") for line in [header, *rows]]
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path.write_text("\n".join([header, *rows]) + "\n")
+    elif kind == "xlsx":
+        book = openpyxl.Workbook()
+        for row in cells:
+            book.active.append([cell or None for cell in row])
+        book.save(path)
+    else:
+        pq.write_table(
+            pa.table({name: list(column) for name, *column in zip(*cells, strict=True)}), path
+        )
+    (chunk,) = read_chunks(path, ["news"])
+    assert chunk.columns["news"] == [["paper", "web"], ["radio"], [], ["web"]]
+    randomize_file(path, tmp_path / "r.csv", {"news": NEWS})
+    assert estimate_file(tmp_path / "r.csv")["news"].proportions == pytest.approx(
+        [0.25, 0.25, 0.5], abs=1e-4
+    )
+
+
+def test_a_cell_that_is_neither_chosen_nor_not_is_refused_without_being_shown(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.csv").write_text("news[paper],news[web]\nY,\n,secret\n")
+    with pytest.raises(
+        SurveyError, match=r"row 2, option 'web': the value must be one of 1, checked"
+    ) as caught:
+        randomize_file(tmp_path / "a.csv", tmp_path / "r.csv", {"news": NEWS})
+    assert "secret" not in str(caught.value)
+
+
+def test_errors_about_labels_name_the_labels_and_not_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("used,news\nyes,web\nsecret,web\n")
+    with pytest.raises(
+        SurveyError, match=r"is not one of the 2 labels of the domain: no, yes$"
+    ) as caught:
+        randomize_file(tmp_path / "a.csv", tmp_path / "r.csv", {"used": USED})
+    assert "secret" not in str(caught.value)
+    (tmp_path / "b.csv").write_text("used,news\nyes,secret\n")
+    with pytest.raises(
+        SurveyError, match=r"does not consist of the 3 labels of the domain: paper, radio, web$"
+    ) as caught:
+        randomize_file(tmp_path / "b.csv", tmp_path / "r.csv", {"news": NEWS})
+    with pytest.raises(
+        UnknownLabelError, match="is not one of the 2 labels of the domain: no, yes"
+    ):
+        USED.privatize(["secret"])
+
+
+def test_stata_files_are_read_with_their_labels_and_written(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "used": pd.Categorical(["yes"] * 30 + ["no"] * 10),
+            "age": [30.0] * 39 + [np.nan],
+            "group": range(40),
+        }
+    )
+    frame.to_stata(tmp_path / "a.dta", write_index=False)
+    (chunk,) = read_chunks(tmp_path / "a.dta", ["used", "age"])
+    assert chunk.columns["used"] == ["yes"] * 30 + ["no"] * 10
+    assert chunk.columns["age"][-1] is None
+    assert (
+        randomize_file(tmp_path / "a.dta", tmp_path / "r.dta", {"used": USED}, keep=["group"]) == 40
+    )
+    written = pd.read_stata(tmp_path / "r.dta")
+    assert list(written.columns) == ["used", "group", "randomized_by_deniable"]
+    assert sorted(written["used"].unique()) == ["no", "yes"]
+    assert estimate_file(tmp_path / "r.dta")["used"].proportions[1] == pytest.approx(0.75, abs=1e-6)
+    with pytest.raises(SurveyError, match="is already randomized"):
+        randomize_file(tmp_path / "r.dta", tmp_path / "twice.csv", {"used": USED})
+    (tmp_path / "b.csv").write_text("have you?\nyes\nno\n")
+    with pytest.raises(SurveyError, match="names must be valid in Stata"):
+        randomize_file(tmp_path / "b.csv", tmp_path / "b.dta", {"have you?": USED})
+    assert not (tmp_path / "b.dta").exists()
+    (tmp_path / "broken.dta").write_bytes((tmp_path / "a.dta").read_bytes()[:200])
+    with pytest.raises(SurveyError, match=r"is not a Stata file \(.dta\), or is damaged"):
+        list(read_chunks(tmp_path / "broken.dta", ["used"]))

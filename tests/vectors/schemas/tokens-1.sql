@@ -1,0 +1,3 @@
+CREATE TABLE tokens (hash BLOB PRIMARY KEY, role TEXT NOT NULL, quota INTEGER) WITHOUT ROWID;
+PRAGMA application_id = 1684960363;
+PRAGMA user_version = 1;

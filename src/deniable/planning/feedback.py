@@ -17,13 +17,17 @@ the budget lasts with none of them, the setting that spends it slowest is chosen
 Hysteresis. Plans aim at 0.85 w. Nothing changes while the expected error stays between 0.7 w and w,
 so that chance alone changes nothing; a setting that was changed within the last three windows stays
 unless the error would exceed 1.15 w.
+
+Caution. Nothing is raised while people are still joining, because the error is about to fall by
+itself. A change at most doubles the sampling, and an answer costs at most half as much again as
+before; what protects people more is done at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +49,8 @@ AIM = 0.85
 """A plan's error, relative to the target."""
 _SPARING, _URGENT = 0.7, 1.15
 _WINDOWS_BETWEEN_CHANGES = 3
+_SAMPLING_STEP, _EPSILON_STEP = 2.0, 1.5
+"""The most by which one change may multiply the sampling, and the local epsilon."""
 _Z = 1.959963984540054
 _SPARE_COHORT = 1.25
 _GAIN = 0.95
@@ -158,6 +164,27 @@ class Limits:
     """The expected local epsilon per person and epoch for which the budget lasts."""
     caps: _Floats | None = None
     """For each coin, the largest sampling that other budgets allow."""
+    bound: str = "inside the envelope"
+    """What ends the choice, in words."""
+
+    def one_step_from(self, sampling: float, epsilon: float) -> Limits:
+        """What one change may choose: at most twice the sampling, and answers that cost at most 1.5
+        times as much.
+
+        >>> step = Limits((0.1, 1.0), Coins.two((0.1, 0.9), (0.5, 0.5))).one_step_from(0.2, 2.0)
+        >>> step.sampling, bool(step.coins.epsilon.max() <= 3.0)
+        ((0.1, 0.4), True)
+        """
+        low, high = self.sampling
+        most, coins = (
+            max(low, _SAMPLING_STEP * sampling),
+            self.coins.within(_EPSILON_STEP * epsilon),
+        )
+        if most >= high and len(coins.parameters) == len(self.coins.parameters):
+            return self
+        return replace(
+            self, sampling=(low, min(high, most)), coins=coins, bound="that one step allows"
+        )
 
 
 @dataclass(frozen=True)
@@ -282,8 +309,11 @@ def decide(
     limits: Limits,
     outlook: Outlook,
     windows_since_change: int | None = None,
+    *,
+    joining: bool = False,
 ) -> Decision:
-    """The parameters for the next epochs. `channel` is (a, b) of the current coins.
+    """The parameters for the next epochs. `channel` is (a, b) of the current coins; `joining` says
+    that the number of people is still growing.
 
     >>> limits = Limits((0.1, 1.0), Coins.two((0.2, 0.5), (0.5, 0.5)))
     >>> half, channel = Setting(0.5, {"p": 0.5, "q": 0.5}), (0.75, 0.25)
@@ -299,6 +329,8 @@ def decide(
     stays = Decision(present, False, "", expected)
     shown = f"the expected error, {_points(expected)}"
     if expected > (wish * _URGENT if recent else wish):
+        if joining:
+            return stays
         reason = f"{shown}, is above the target of ± {100 * wish:.2f}"
     elif expected < _SPARING * wish and not recent:
         reason = f"{shown}, is far below the target of ± {100 * wish:.2f}"
@@ -310,7 +342,7 @@ def decide(
     if reached > wish:
         if reached > _GAIN * expected:  # at the edge of the envelope: nothing to be gained
             return stays
-        reason += f"; {_points(reached)} is the least inside the envelope"
+        reason += f"; {_points(reached)} is the least {limits.bound}"
     return Decision(setting, True, reason, reached)
 
 

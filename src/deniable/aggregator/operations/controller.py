@@ -24,7 +24,7 @@ from deniable.aggregator.operations.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows.granules import released_granules
 from deniable.aggregator.windows.stored import read_window
-from deniable.aggregator.windows.window import MALFORMED, PROXY_DOWN, Window
+from deniable.aggregator.windows.window import INCOMPLETE, MALFORMED, PROXY_DOWN, Window
 from deniable.counts import Counts, add_by_key
 from deniable.errors import PublicationError, QueryError
 from deniable.planning.allocation import neyman
@@ -139,7 +139,7 @@ class Controller:
             return None  # an unknown number of answers is still to come
         connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
         # answers are missing, but not because people stay away; or there are too few to judge by
-        if window.condition in (PROXY_DOWN, MALFORMED) or window.estimate is None:
+        if window.estimate is None or window.condition in (PROXY_DOWN, MALFORMED, INCOMPLETE):
             return None
         decision = self._decision(connection, query, number, window)
         if decision is None or not decision.changed:

@@ -116,7 +116,7 @@ class WindowDocument(BaseModel):
     start_time: str
     end: int
     end_time: str
-    condition: Literal["complete", "withheld", "proxy down", "malformed"]
+    condition: Literal["complete", "withheld", "proxy down", "malformed", "incomplete"]
     n: int
     nothing: int
     held_back: int = 0

@@ -19,7 +19,7 @@ from deniable.estimation.tables.table import Table
 from deniable.queries.times import iso_time
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["COMPLETE", "MALFORMED", "NO_COUNTERPART", "PROXY_DOWN", "WITHHELD", "Window", "widest"]
+__all__ = ["COMPLETE", "INCOMPLETE", "MALFORMED", "PROXY_DOWN", "WITHHELD", "Window", "widest"]
 
 COMPLETE = "complete"
 WITHHELD = "withheld"
@@ -30,9 +30,9 @@ whose."""
 MALFORMED = "malformed"
 """So many shares were malformed that the answers behind them could move a proportion beyond its 95
 % interval."""
-NO_COUNTERPART = "have no counterpart at another proxy"
-"""Part of a window's note when a proxy's unmatched shares represent answers that could move a
-proportion beyond its ±."""
+INCOMPLETE = "incomplete"
+"""So many shares have no counterpart at another proxy that the answers behind them could move a
+proportion beyond its 95 % interval."""
 
 
 @dataclass(frozen=True, eq=False)

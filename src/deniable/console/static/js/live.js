@@ -22,7 +22,7 @@ import { store } from './store.js';
 /** @param {string} condition @param {boolean} [stopped] @returns {import('./dom.js').Icon} */
 export const kindOf = (condition, stopped = false) => {
   if (stopped) return 'stopped';
-  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', overdue: 'overdue', 'proxy down': 'down', malformed: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
+  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', overdue: 'overdue', 'proxy down': 'down', malformed: 'down', incomplete: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
 };
 
 /** What a query's newest result is worth now: its condition, unless a newer one should be there. @param {Query} query */

@@ -201,7 +201,7 @@ class Outlook:
     """The fraction of the stated population that could answer in an epoch; 0 if no population is
     stated."""
 
-    def shares(self) -> _Floats:
+    def planned_proportions(self) -> _Floats:
         """The proportions to plan for."""
         if self.proportions is None:
             return np.linspace(0, 1, 21)
@@ -219,11 +219,11 @@ class Decision:
     """The expected error of the setting."""
 
 
-def _variances(coins: Coins, shares: _Floats) -> _Floats:
+def _variances(coins: Coins, proportions: _Floats) -> _Floats:
     """n times the variance for each of the coins (rows) and proportions (columns), in an infinite
     population."""
     gap = coins.a - coins.b
-    lam = coins.b[:, None] + gap[:, None] * shares
+    lam = coins.b[:, None] + gap[:, None] * proportions
     out: _Floats = lam * (1 - lam) / gap[:, None] ** 2
     return out
 
@@ -234,10 +234,10 @@ def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> flo
     >>> round(expected_error(0.75, 0.25, 1.0, Outlook(people=10_000, proportions=[0.5])), 4)
     0.0196
     """
-    shares = outlook.shares()
+    proportions = outlook.planned_proportions()
     one = Coins([{}], np.array([a]), np.array([b]), np.zeros(1))
-    spared = sampling * outlook.reached * shares * (1 - shares)
-    worst = float((_variances(one, shares)[0] - spared).max())
+    spared = sampling * outlook.reached * proportions * (1 - proportions)
+    worst = float((_variances(one, proportions)[0] - spared).max())
     return (
         _Z * math.sqrt(max(worst, 0.0) / (sampling * outlook.people))
         if outlook.people > 0
@@ -248,11 +248,11 @@ def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> flo
 def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setting, float]:
     """The best setting whose error is at most `target`, and its error. If there is none, the
     setting with the smallest error."""
-    coins, shares = limits.coins, outlook.shares()
+    coins, proportions = limits.coins, outlook.planned_proportions()
     low, high = limits.sampling
     people = max(outlook.people, 1e-9)
-    variances = _variances(coins, shares)
-    spared = outlook.reached * shares * (1 - shares)
+    variances = _variances(coins, proportions)
+    spared = outlook.reached * proportions * (1 - proportions)
     needed = (_Z**2 * variances / (target**2 * people + _Z**2 * spared)).max(axis=1)
     most = np.full(needed.size, high) if limits.caps is None else np.minimum(limits.caps, high)
     least = max(low, min(high, _SPARE_COHORT * limits.minimum_cohort / people))

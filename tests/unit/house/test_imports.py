@@ -27,8 +27,8 @@ SOURCE = Path(deniable.__file__).parent
 ROOMS = [
     "exports",
     "errors",
-    "registries",
     "renames",
+    "registries",
     "randomness",
     "scripted_randomness",
     "checks",

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 
 class DeniableError(Exception):
-    """Base class of every error of this library. A copy, as one that comes from another process,
-    has all attributes."""
+    """Base class of every error of this library. Copies, also between processes, are whole."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, self.__dict__)
@@ -65,8 +64,8 @@ class _InvalidEntryError(DeniableError, ValueError):
         *,
         message: str = "",
     ) -> None:
-        self.name, self.value, self.rule, self.message = name, value, rule, message
-        self.file, self.line = file, line
+        self.name, self.value, self.rule = name, value, rule
+        self.message, self.file, self.line = message, file, line
         where = f"{file}, line {line}" if line else file
         super().__init__(f"{where}: {message or f'{name} = {_shortened(value)} {rule}'}")
 
@@ -121,8 +120,7 @@ class HistoryCancelledError(ReportError):
 
 
 class GraphError(DeniableError, ValueError):
-    """A graph, or reports about one, cannot be used. The message says where, never whom an edge
-    connects."""
+    """A graph, or reports about one, cannot be used. Says where, never whom an edge connects."""
 
     def __init__(self, rule: str, position: int | None = None) -> None:
         self.rule, self.position = rule, position
@@ -199,8 +197,7 @@ class RollbackError(QueryError):
 
 
 class EnvelopeError(QueryError):
-    """A controller's version of a query is outside the envelope that the analyst signed, or there
-    is none."""
+    """A controller's version is outside the envelope that the analyst signed, or there is none."""
 
     reason = "outside the envelope"
 
@@ -302,8 +299,7 @@ class ConformanceError(DeniableError):
 
 class UploadError(DeniableError):
     """A proxy did not accept shares. Retry after `retry_after` seconds; if `final`, it will never
-    accept any of these, and if `early`, it will not accept them yet. If `unsent`, there was no
-    connection, so that no byte of them left."""
+    accept any of these, if `early` not yet, and if `unsent`, no byte of them left."""
 
     def __init__(
         self,
@@ -394,8 +390,7 @@ class PublicationError(ServiceError, ValueError):
 
 
 class ResponseError(ServiceError):
-    """A service answered with a problem. If `unsent`, there was no connection to it, so that no byte
-    of the request left."""
+    """A service answered with a problem or not at all; if `unsent`, no byte of the request left."""
 
     def __init__(self, status: int, reason: str, detail: str, unsent: bool = False) -> None:
         self.status, self.reason, self.detail, self.unsent = status, reason, detail, unsent

@@ -178,7 +178,7 @@ from deniable.mechanisms.protocols.permanent import PermanentAnswer as Permanent
 from deniable.mechanisms.protocols.projection import RandomProjection as RandomProjection
 from deniable.mechanisms.protocols.rappor import Rappor as Rappor
 from deniable.mechanisms.reports import Reports as Reports, Tally as Tally
-from deniable.mechanisms.protocols.ranges import HierarchicalRanges as HierarchicalRanges
+from deniable.mechanisms.protocols.hierarchy.ranges import HierarchicalRanges as HierarchicalRanges
 from deniable.mechanisms.protocols.square_wave import SquareWave as SquareWave
 from deniable.mechanisms.protocols.subset import SubsetSelection as SubsetSelection
 from deniable.mechanisms.protocols.summed import SummedHistogram as SummedHistogram

@@ -32,9 +32,9 @@ from deniable.estimation.intervals import (
     cut_to_shares,
     stratified_limits,
 )
-from deniable.estimation.ordered_statistics import OrderedStatistics
 from deniable.estimation.report_counts import ReportCounts, with_n
 from deniable.estimation.score_laws import combined_law
+from deniable.estimation.tables.ordered_statistics import OrderedStatistics
 from deniable.estimation.tables.statistic import Statistic
 from deniable.results import Result, fields_of
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deniable.estimation.surveys.design_tests import ModelFitTest
     from deniable.estimation.surveys.group_rates import GroupRates
     from deniable.estimation.tables.table import Table
-    from deniable.estimation.tree_consistency import TreeConsistency
+    from deniable.estimation.tables.tree_consistency import TreeConsistency
     from deniable.estimation.unbias import (
         LARGEST_COVARIANCE,
         Moments,
@@ -87,7 +87,7 @@ _MODULES = {
     "intervals": ("welch_degrees",),
     "score_laws": ("matrix_law",),
     "tables.table": ("Table",),
-    "tree_consistency": ("TreeConsistency",),
+    "tables.tree_consistency": ("TreeConsistency",),
     "unbias": (
         "LARGEST_COVARIANCE",
         "Moments",

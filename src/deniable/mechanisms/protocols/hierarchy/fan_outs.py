@@ -58,12 +58,13 @@ def _energy(values: int, block: int) -> float:
 
 
 def range_variance(values: int, fan_outs: Sequence[int], epsilon: float) -> float:
-    """n times the variance of the estimated proportion of a range, on average over all ranges; exact
-    for full trees whose leaves are equally frequent.
+    """n times the variance of the estimated proportion of a range, on average over all ranges.
+
+    Exact for full trees whose leaves are equally frequent.
 
     Vectors that are constant on the nodes of level j and sum to zero within those of level j - 1
-    are measured by level j and all levels below it, each with precision (leaves of a node)/(variance
-    of a node), and a range is the sum of its independent projections onto these spaces.
+    are measured by level j and all levels below it, each with precision (leaves of a
+    node)/(variance of a node), and a range is the sum of its independent projections onto these spaces.
     """
     growth, sizes = exact.exp(epsilon), level_sizes(values, fan_outs)
     total, precision, block = 0.0, 0.0, 1

@@ -18,7 +18,11 @@ from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.direct import DirectEncoding
-from deniable.mechanisms.protocols.fan_outs import best_fan_outs, level_sizes, node_variance
+from deniable.mechanisms.protocols.hierarchy.fan_outs import (
+    best_fan_outs,
+    level_sizes,
+    node_variance,
+)
 from deniable.mechanisms.protocols.subset import SubsetSelection, best_size
 from deniable.randomness import Source
 
@@ -38,21 +42,21 @@ class HierarchicalRanges(Mechanism):
     smaller errors than from any flat report.
 
     The values, in the order given, are the leaves of a tree. A person's coins choose one of its L
-    levels, all equally likely, and the node of that level above the value is reported with the whole
-    epsilon: by direct encoding where that errs least, else by subset selection. A range is a sum of a
-    few nodes of every level, where it would be a sum of many values of a flat report: at 256 values
+    levels, all equally likely, and the node of that level above the value is reported with the
+    whole epsilon: by direct encoding where that errs least, else by subset selection. A range is a
+    sum of a few nodes of every level, where it would be a sum of many values of a flat report: at 256 values
     its error is half as large, at 1,024 a third.
 
     Each level estimates its nodes without bias from its own reports, and the least-squares solution
-    makes all levels consistent (:mod:`deniable.estimation.tree_consistency`), with the exact
+    makes all levels consistent (:mod:`deniable.estimation.tables.tree_consistency`), with the exact
     covariance of the result. The fan-outs, from the root down, are those with the least variance
-    averaged over all ranges (:func:`~deniable.mechanisms.protocols.fan_outs.range_variance`), unless
+    averaged over all ranges (:mod:`~deniable.mechanisms.protocols.hierarchy.fan_outs`), unless
     given. Cormode, Kulkarni and Srivastava, "Answering range queries under local differential
     privacy", VLDB 2019, sections 4.3 to 4.5; there, too, sampling a level is better than dividing
     epsilon among all levels.
 
-    The level of a report does not depend on the value. For large epsilon and few values one level is
-    best, and the reports are those of a flat protocol.
+    The level of a report does not depend on the value. For large epsilon and few values one level
+    is best, and the reports are those of a flat protocol.
 
     >>> from deniable import seeded_source
     >>> ages = HierarchicalRanges(list(range(18, 98)), epsilon=2.0)
@@ -235,12 +239,23 @@ class HierarchicalRanges(Mechanism):
         return proportions, variance, covariance if wanted else None
 
     def _infinite_errors(self, n: int, shares: Any) -> _Floats:
-        """From the covariance of each level if its nodes have exactly the expected counts and it has
-        its part of the reports."""
-        true = np.asarray(shares, dtype=np.float64)
+        return np.asarray(np.sqrt(np.diagonal(self.expected_covariance(n, shares))))
+
+    def expected_covariance(self, n: int, proportions: Any) -> _Floats:
+        """The covariance of the estimate from `n` reports of an infinite population with these true
+        proportions: w' C w is the variance of a range with the indicators w.
+
+        From the covariance of each level, if it has its part of the reports and its nodes have
+        exactly the expected counts.
+
+        >>> covariance = HierarchicalRanges(64, 1.0).expected_covariance(10_000, [1 / 64] * 64)
+        >>> round(float(covariance[:32, :32].sum() ** 0.5), 4)
+        0.0381
+        """
+        true = np.asarray(proportions, dtype=np.float64)
         if true.shape != (len(self.domain),) or not np.isclose(true.sum(), 1) or true.min() < 0:
             rule = f"must be {len(self.domain)} proportions that sum to 1"
-            raise ParameterError("shares", np.shape(shares), rule)
+            raise ParameterError("proportions", np.shape(proportions), rule)
         errors = []
         for level, width in zip(self.levels, self._leaves, strict=True):
             a, b = (float(side[0]) for side in level.support())
@@ -248,8 +263,7 @@ class HierarchicalRanges(Mechanism):
             counts = np.rint(_EXPECTED * (b + (a - b) * nodes)).astype(np.int64)
             with solving.covariances_up_to(LARGEST_TREE):
                 errors.append(level.solve(counts, _EXPECTED)[2] * (_EXPECTED - 1))
-        variance = np.diagonal(self._tree.covariance(errors))
-        return np.asarray(np.sqrt(variance * (len(self.levels) / n)))
+        return np.asarray(self._tree.covariance(errors) * (len(self.levels) / n))
 
     def contribution_ranges(self) -> _Floats:
         """For levels of equal size, and the largest over all answers of the others.

@@ -9,9 +9,9 @@ import pytest
 
 from deniable import DirectEncoding, HierarchicalRanges, SubsetSelection, seeded_source
 from deniable.errors import ParameterError
-from deniable.estimation.tree_consistency import TreeConsistency
+from deniable.estimation.tables.tree_consistency import TreeConsistency
 from deniable.mechanisms import exact
-from deniable.mechanisms.protocols.fan_outs import (
+from deniable.mechanisms.protocols.hierarchy.fan_outs import (
     best_fan_outs,
     level_sizes,
     node_variance,
@@ -57,7 +57,8 @@ def test_bulk_draws_follow_the_channel_and_no_other() -> None:
 
 def _matrix(sizes: tuple[int, ...], fan_outs: tuple[int, ...]) -> np.ndarray:
     """One row per node: which leaves are below it."""
-    rows, width = [], 1
+    rows: list[np.ndarray] = []
+    width = 1
     for size, fan_out in zip(reversed(sizes), reversed(fan_outs), strict=True):
         rows.insert(0, np.arange(sizes[-1])[None] // width == np.arange(size)[:, None])
         width *= fan_out

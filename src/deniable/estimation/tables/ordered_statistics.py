@@ -1,4 +1,4 @@
-"""What estimates of ordered labels are asked for: ranges, the cumulative curve, quantiles, means."""
+"""What estimates of ordered labels are asked for: ranges, cumulative curves, quantiles, means."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FEWEST_PLACES = 8
 
 
 class OrderedStatistics:
-    """Statistics of an Estimate whose labels are in order: each has the interval that the covariance
-    of the whole estimate gives it."""
+    """Statistics of an Estimate whose labels are in order, each with the interval that the
+    covariance of the whole estimate gives it."""
 
     labels: tuple[Hashable, ...]
 
@@ -128,7 +128,7 @@ class OrderedStatistics:
 
 
 def _statistics() -> Any:
-    from deniable.estimation.tables import statistics  # noqa: PLC0415 - which are made from estimates
+    from deniable.estimation.tables import statistics  # noqa: PLC0415 - made from estimates
 
     return statistics
 

@@ -176,6 +176,9 @@ from deniable.mechanisms.protocols.memoized_unary import MemoizedUnary as Memoiz
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice as MultipleChoice
 from deniable.mechanisms.protocols.permanent import PermanentAnswer as PermanentAnswer
 from deniable.mechanisms.protocols.projection import RandomProjection as RandomProjection
+from deniable.mechanisms.protocols.projective.response import (
+    ProjectiveResponse as ProjectiveResponse,
+)
 from deniable.mechanisms.protocols.rappor import Rappor as Rappor
 from deniable.mechanisms.reports import Reports as Reports, Tally as Tally
 from deniable.mechanisms.protocols.hierarchy.ranges import HierarchicalRanges as HierarchicalRanges

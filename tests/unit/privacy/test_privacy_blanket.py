@@ -25,6 +25,7 @@ from deniable import (
     LocalHashing,
     Mechanism,
     OptimizedUnary,
+    ProjectiveResponse,
     RandomProjection,
     Rappor,
     SquareWave,
@@ -71,6 +72,7 @@ SMALL: list[tuple[Mechanism, int]] = [
     (RandomProjection(3, 1.0, m=3), 4),
     (SummedHistogram(2, 1.5, levels=3), 3),
     (HierarchicalRanges(4, 1.0, (2, 2)), 4),
+    (ProjectiveResponse(4, 1.0, 3), 4),
 ]
 
 

@@ -64,7 +64,8 @@ def range_variance(values: int, fan_outs: Sequence[int], epsilon: float) -> floa
 
     Vectors that are constant on the nodes of level j and sum to zero within those of level j - 1
     are measured by level j and all levels below it, each with precision (leaves of a
-    node)/(variance of a node), and a range is the sum of its independent projections onto these spaces.
+    node)/(variance of a node), and a range is the sum of its independent projections onto these
+    spaces.
     """
     growth, sizes = exact.exp(epsilon), level_sizes(values, fan_outs)
     total, precision, block = 0.0, 0.0, 1

@@ -44,15 +44,15 @@ class HierarchicalRanges(Mechanism):
     The values, in the order given, are the leaves of a tree. A person's coins choose one of its L
     levels, all equally likely, and the node of that level above the value is reported with the
     whole epsilon: by direct encoding where that errs least, else by subset selection. A range is a
-    sum of a few nodes of every level, where it would be a sum of many values of a flat report: at 256 values
-    its error is half as large, at 1,024 a third.
+    sum of a few nodes of every level, where it would be a sum of many values of a flat report: at
+    256 values its error is half as large, at 1,024 a third.
 
     Each level estimates its nodes without bias from its own reports, and the least-squares solution
     makes all levels consistent (:mod:`deniable.estimation.tables.tree_consistency`), with the exact
     covariance of the result. The fan-outs, from the root down, are those with the least variance
     averaged over all ranges (:mod:`~deniable.mechanisms.protocols.hierarchy.fan_outs`), unless
     given. Cormode, Kulkarni and Srivastava, "Answering range queries under local differential
-    privacy", VLDB 2019, sections 4.3 to 4.5; there, too, sampling a level is better than dividing
+    privacy", VLDB 2019; there, too, sampling a level is better than dividing
     epsilon among all levels.
 
     The level of a report does not depend on the value. For large epsilon and few values one level

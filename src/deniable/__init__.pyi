@@ -176,8 +176,12 @@ from deniable.mechanisms.protocols.memoized_unary import MemoizedUnary as Memoiz
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice as MultipleChoice
 from deniable.mechanisms.protocols.permanent import PermanentAnswer as PermanentAnswer
 from deniable.mechanisms.protocols.projection import RandomProjection as RandomProjection
+from deniable.mechanisms.protocols.projective.response import (
+    ProjectiveResponse as ProjectiveResponse,
+)
 from deniable.mechanisms.protocols.rappor import Rappor as Rappor
 from deniable.mechanisms.reports import Reports as Reports, Tally as Tally
+from deniable.mechanisms.protocols.hierarchy.ranges import HierarchicalRanges as HierarchicalRanges
 from deniable.mechanisms.protocols.square_wave import SquareWave as SquareWave
 from deniable.mechanisms.protocols.subset import SubsetSelection as SubsetSelection
 from deniable.mechanisms.protocols.summed import SummedHistogram as SummedHistogram

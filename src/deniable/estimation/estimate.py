@@ -34,18 +34,17 @@ from deniable.estimation.intervals import (
 )
 from deniable.estimation.report_counts import ReportCounts, with_n
 from deniable.estimation.score_laws import combined_law
+from deniable.estimation.tables.ordered_statistics import OrderedStatistics
 from deniable.estimation.tables.statistic import Statistic
 from deniable.results import Result, fields_of
 
 __all__ = ["Estimate"]
 
 _Floats = NDArray[np.float64]
-_FEWEST_PLACES = 8
-"""From this many numeric labels on, a scale is summarized by its mean and quantiles."""
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate(Result):
+class Estimate(OrderedStatistics, Result):
     """Estimated proportions of the population, one per label, with the covariance of their errors.
 
     The proportions are unbiased, so some may lie below 0 or above 1; the intervals of proportions
@@ -350,34 +349,6 @@ class Estimate(Result):
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         return super()._arguments(with_n(document))
-
-    @property
-    def numeric(self) -> bool:
-        """Whether the labels are points of a scale, better summarized by a mean and quantiles than
-        by proportions."""
-        return len(self.labels) >= _FEWEST_PLACES and all(
-            isinstance(label, float) for label in self.labels
-        )
-
-    def summary(self) -> tuple[Statistic, ...]:
-        """For numeric labels: mean, median and quartiles."""
-        from deniable.estimation.tables import statistics  # noqa: PLC0415 - which are made from estimates
-
-        if not self.numeric:
-            raise ParameterError(
-                "labels",
-                list(self.labels[:3]),
-                "must be numbers of a scale for a mean and quantiles",
-            )
-        found = [
-            statistics.mean(self),
-            *(statistics.quantile(self, level) for level in (0.5, 0.25, 0.75)),
-        ]
-        names = ("mean", "median", "lower quartile", "upper quartile")
-        return tuple(
-            dataclasses.replace(part, name=name, notes=())
-            for part, name in zip(found, names, strict=True)
-        )
 
     def __getitem__(self, label: Hashable) -> Statistic:
         """The proportion of one label, with its standard error and its interval."""

@@ -105,6 +105,8 @@ def page_of(runs: Mapping[str, KeptRun], page: Path, pictures: Path) -> str:
             lines += [", ".join(plain) + ".", ""]
         if experiment.timed:
             lines += [runs[name].machine(), ""]
+        elif not experiment.seeded:
+            lines += ["The noise is OpenDP's, which no seed repeats.", ""]
         lines += [
             "| | paper | by the paper's method | ours | verdict | note |",
             "|---|---|---|---|---|---|",

@@ -22,7 +22,7 @@ STANDARD_ERRORS = 3.0
 """How many standard errors of the difference still count as agreement."""
 
 TOO_VAGUE = 0.5
-"""A tolerance above this part of the printed number decides nothing."""
+"""Three standard errors above this part of the printed number decide nothing."""
 
 VERDICTS = ("agrees", "holds", "fitted", "not measured", "differs", "does not hold")
 """All verdicts there are."""
@@ -89,7 +89,8 @@ class Compared:
         if abs(self.found - value) > self.tolerance:
             return "differs"
         # Agreement of figures that nearly any other would agree with says nothing.
-        return "agrees" if self.tolerance <= TOO_VAGUE * abs(value) else "not measured"
+        vague = STANDARD_ERRORS * math.hypot(self.stderr, self.paper_stderr)
+        return "agrees" if vague <= TOO_VAGUE * abs(value) else "not measured"
 
     @property
     def row(self) -> tuple[str, str, str, str, str, str]:

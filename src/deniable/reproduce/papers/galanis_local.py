@@ -111,6 +111,8 @@ def _worst_direct(settings: SimpleNamespace, errors: Errors, metric: str) -> Cla
             for name in THESIS[1:]
         ),
         f"epsilon {low[0]}: {errors.order(THESIS, metric, low[0], settings.users)}",
+        "with so much noise, what is left after negative counts are cut off hardly depends on the"
+        " protocol",
     )
 
 

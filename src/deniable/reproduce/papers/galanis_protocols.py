@@ -169,4 +169,4 @@ def draw_errors(figure: Any, measured: Measured, metric: str, by_users: bool) ->
     label = f"{metric} error" + (" per user" if by_users else " of counts")
     x, log = ("users", "xy") if by_users else ("epsilon", "y")
     plot_lines(figure.subplots(), lines, x, label, log=log, legend=False)
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    figure.legend(loc="outside right center", fontsize=8, frameon=False)

@@ -59,7 +59,10 @@ def _by_epsilon(settings: SimpleNamespace, context: Context) -> Measured:
     figures: dict[str, float] = {}
     for epsilon in settings.epsilons:
         protocol = DistanceSensitive(VALUES, epsilon)
-        figures |= {f"theta {epsilon:g}": protocol.theta, f"loss {epsilon:g}": protocol.epsilon}
+        figures |= {
+            f"theta {epsilon:g}": protocol.theta or 0,
+            f"loss {epsilon:g}": protocol.epsilon,
+        }
     return Measured(found.header, found.rows, figures)
 
 

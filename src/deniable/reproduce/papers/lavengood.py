@@ -166,6 +166,7 @@ def _judge_6_1(
             max(abs(at[e, 0.05][7] - at[e, 0.1][7]) for e in settings.epsilons) < 0.1,
             "largest difference"
             f" {max(abs(at[e, 0.05][7] - at[e, 0.1][7]) for e in settings.epsilons):.3f}",
+            "another tolerated variation has other best parameters, at the same epsilon",
         )
     )
     return tuple(findings)

@@ -169,7 +169,7 @@ def _figure_9(settings: SimpleNamespace, context: Context) -> Measured:
     if context.data:
         counts = bucket_counts(context.data)
         truth, clients = counts / counts.sum(), int(counts.sum())
-    random, rows = context.random(), []
+    random, rows, largest = context.random(), [], int(truth.argmax())
     for i, (p, q, s) in enumerate(
         (p, q, s) for p in settings.p for q in settings.q for s in settings.s
     ):
@@ -181,9 +181,8 @@ def _figure_9(settings: SimpleNamespace, context: Context) -> Measured:
             n = answers.sum()
             ones = random.binomial(answers, a) + random.binomial(n - answers, b)
             estimate = (ones / n - b) / (a - b)
-            losses.append(
-                (np.abs(estimate - truth).sum(), abs(estimate / truth - 1)[truth.argmax()])
-            )
+            off = np.abs(estimate - truth)
+            losses.append((off.sum(), off[largest] / truth[largest]))
         mean = np.mean(losses, axis=0)
         error = np.std(losses, axis=0, ddof=1) / math.sqrt(settings.trials)
         level = zero_knowledge_epsilon(bit_epsilon(p, q), s)

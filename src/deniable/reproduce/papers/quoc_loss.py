@@ -58,5 +58,7 @@ def paper_error(loss: float, trials: int = PAPER_TRIALS) -> float:
 def largest_deviation(losses: Measured) -> float:
     """The largest deviation of the simulated loss from theory, in standard errors."""
     columns = (losses.column(name) for name in ("loss", "stderr", "theory"))
-    deviations = (abs(loss - theory) / stderr for loss, stderr, theory in zip(*columns, strict=True))
+    deviations = (
+        abs(loss - theory) / stderr for loss, stderr, theory in zip(*columns, strict=True)
+    )
     return float(max(deviations))

@@ -350,7 +350,7 @@ EXPERIMENTS = (
         _table_2,
         _judge_table_2,
         _draw_table_2,
-        {"bits": 1024, "operations": 300, "bulk": 1_000_000, "repeat": 5},
+        {"bits": 1024, "operations": 100, "bulk": 1_000_000, "repeat": 5},
         {"operations": 20, "bulk": 100_000, "repeat": 3},
         {
             f"{name} {way} {device}": text

@@ -122,7 +122,7 @@ def page_of(runs: Mapping[str, KeptRun], page: Path, pictures: Path) -> str:
 _HEAD = """# The papers, regenerated
 
 Each row is one command, `deniable reproduce NAME`. The figures of a full run are kept in
-`docs/reproduction`; this page is computed from them by `deniable reproduce --from docs/reproduction
+`docs/reproduction`; this page is computed from them by `deniable reproduce --kept docs/reproduction
 --page docs/reproduction.md`, and a test fails when settings, code and page disagree.
 
 Verdicts are computed. A printed number is compared with the same number found *by the paper's

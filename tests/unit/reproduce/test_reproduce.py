@@ -174,7 +174,7 @@ def kept_runs() -> dict[str, KeptRun]:
 def test_the_page_is_what_the_code_makes_of_the_kept_runs() -> None:
     page, pictures = DOCS / "reproduction.md", DOCS / "reproduction"
     assert page.read_text() == page_of(kept_runs(), page, pictures), (
-        "deniable reproduce --from docs/reproduction --page docs/reproduction.md"
+        "deniable reproduce --kept docs/reproduction --page docs/reproduction.md"
     )
     for name in EXPERIMENTS:
         assert (pictures / f"{name}.png").exists()
@@ -201,13 +201,13 @@ def test_kept_runs_are_judged_again_from_the_command_line(tmp_path: Path) -> Non
     experiment = EXPERIMENTS["quoc-figure-12"]
     KeptRun.of(experiment(Context(1)), 1, 0.0).write(tmp_path / "quoc-figure-12.json")
     page = tmp_path / "page.md"
-    code, output = run("quoc-figure-12", "--from", str(tmp_path), "--page", str(page))
+    code, output = run("quoc-figure-12", "--kept", str(tmp_path), "--page", str(page))
     assert code == 0, output
     assert "2 hold" in output
     assert "Figure 12" in page.read_text()
     assert (tmp_path / "quoc-figure-12.png").exists()
     (tmp_path / "quoc-figure-12.json").write_text("{}")
-    code, output = run("quoc-figure-12", "--from", str(tmp_path))
+    code, output = run("quoc-figure-12", "--kept", str(tmp_path))
     assert code == 2
     assert "quoc-figure-12.json is not a kept run" in output
 

@@ -35,11 +35,10 @@ _PATH = click.Path(path_type=Path)
     "--page",
     type=_PATH,
     metavar="FILE.md",
-    help="Write a page with all verdicts; needs --output or --from for its pictures.",
+    help="Write a page with all verdicts; needs --output or --kept for its pictures.",
 )
 @click.option(
-    "--from",
-    "kept",
+    "--kept",
     type=_PATH,
     metavar="DIR",
     help="Judge the runs kept in this folder again, instead of running anything.",

@@ -193,6 +193,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "privacy": (
         "deniable privacy --epsilon 1 --sampling 0.5 --population 10000 --answers 4",
         "deniable privacy --p 0.5 --q 0.5",
+        "deniable privacy --choose --prior 0.1 --belief 0.25",
     ),
     "release": (
         (

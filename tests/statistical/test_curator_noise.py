@@ -203,8 +203,8 @@ def test_a_quantile_s_interval_is_of_use() -> None:
 def test_a_median_of_few_people_has_an_interval_too(step: int | None, widest: float) -> None:
     """200 values at epsilon 1, between 0 and 100: 34 and 75 wide by noisy searches.
 
-    Ends of rank 100 ± 30 and 100 ± 40, for choices at epsilon 1/4 among 101 and 1,023 candidates, lie
-    11 and 15 apart.
+    Ends of rank 100 ± 30 and 100 ± 40, for choices at epsilon 1/4 among 101 and 1,023 candidates,
+    lie 11 and 15 apart.
     """
     values = np.random.default_rng(5).normal(50, 15, 200).clip(0, 100)
     values = values.round() if step else values

@@ -142,6 +142,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit graph": ("deniable audit graph --rounds 2 --n-reports 4000",),
     "audit device": ("deniable audit device query.toml",),
     "audit pipeline": ("deniable audit pipeline query.toml",),
+    "audit command": (
+        "deniable audit command --claim 1.1 --value yes --value no -- python3 their_client.py",
+    ),
     "audit service": ("deniable audit service https://aggregator.example --token-file my.token",),
     "audit releases": (
         "deniable audit releases https://aggregator.example --token-file my.token --epochs 6",

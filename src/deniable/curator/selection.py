@@ -57,11 +57,9 @@ class _End(Protocol):
 
 def _end(candidates: int, sensitivity: int, epsilon: Fraction, failure: float) -> _End:
     """The end that is nearer to the quantile: a choice, unless there are very many candidates."""
-    ends = (
-        _ChosenEnd(NoisyChoice(sensitivity, epsilon), candidates, failure),
-        _SearchedEnd.among(candidates, sensitivity, epsilon, failure),
-    )
-    return min(ends, key=lambda end: end.threshold)
+    chosen = _ChosenEnd(NoisyChoice(sensitivity, epsilon), candidates, failure)
+    searched = _SearchedEnd.among(candidates, sensitivity, epsilon, failure)
+    return chosen if chosen.threshold <= searched.threshold else searched
 
 
 @dataclass(frozen=True)
@@ -157,10 +155,10 @@ class Quantile(CuratorQuestion):
     and with level p/q, the loss of a candidate c is how far q #(x < c) - p n or p n - q #(x <= c)
     lies above 0: it is 0 at the quantile, and one candidate is chosen by it (after Smith 2011). How
     far that is off depends on how dense the values are there, which is private too. So a part
-    `bracket` of epsilon buys two ends, of lower and of higher rank: whatever the data are, each lies on
-    its side of the quantile but for half the failure. Levels 0 and 1 need one end only, which is
-    the value: the smallest or largest value that noise does not hide. Without a bracket the
-    interval is that of the bounds.
+    `bracket` of epsilon buys two ends, of lower and of higher rank: whatever the data are, each
+    lies on its side of the quantile but for half the failure. Levels 0 and 1 need one end only,
+    which is the value: the smallest or largest value that noise does not hide. Without a bracket
+    the interval is that of the bounds.
     """
 
     numeric = True

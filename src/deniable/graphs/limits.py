@@ -50,7 +50,7 @@ denominator's."""
 
 @dataclass(frozen=True, eq=False)
 class UnimodalLaw(Result):
-    """For an error that is far from normal: value ± 2/3 standard errors over the root of the failure.
+    """For an error far from normal: value ± 2/3 standard errors over the root of the failure.
 
     Whatever law with one mode an error has, it exceeds k standard deviations with a probability of
     at most 4/(9 k^2), if k^2 is at least 8/3 (Vysochanskij and Petunin 1980): 2.98 for 95 %, where

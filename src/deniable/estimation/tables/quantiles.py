@@ -150,7 +150,16 @@ def _binned_law(
         return BinnedQuantileLaw(
             level, lowest, highest, below, _equal_errors(below.size, at_quantile)
         )
-    return BinnedQuantileLaw(level, lowest, highest, *edge_means(below, covariance))
+    means = edge_means(below, covariance)
+    return BinnedQuantileLaw(
+        level,
+        lowest,
+        highest,
+        means.at_most,
+        means.at_most_stderr,
+        means.at_least,
+        means.at_least_stderr,
+    )
 
 
 def _cumulated(

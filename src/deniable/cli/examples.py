@@ -150,6 +150,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "deniable audit releases https://aggregator.example --token-file my.token --epochs 6",
     ),
     "audit verify": ("deniable audit verify audit.html --trusted auditor.key.pub",),
+    "coverage": (
+        "deniable coverage Warner:p=0.7 Crosswise:p=1/4 --n-reports 200 --proportion 0.01",
+        "deniable coverage DirectEncoding --epsilon 2 --values 8 --plot coverage.png",
+    ),
     "compare": (
         "deniable compare --values 16 --epsilon 1,2",
         "deniable compare --data answers.csv --column city --plot errors.png",

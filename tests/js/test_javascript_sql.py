@@ -1,4 +1,4 @@
-# ruff: noqa: S608 - SQL put together on purpose
+# ruff: noqa: S311, S608 - seeded, and SQL put together on purpose
 """SQL in the JavaScript client: the same verdicts and answers as in the Python client's sandbox."""
 
 from __future__ import annotations

@@ -48,10 +48,14 @@ export const exchange = (worker, message, milliseconds, between = () => undefine
       clearTimeout(timer);
       resolve(said);
     };
-    worker.listen(async (said) => {
-      const reply = await between(said);
-      if (reply === undefined) done(said);
-      else worker.post(reply);
+    worker.listen((said) => {
+      try {
+        const reply = between(said);
+        if (reply === undefined) done(said);
+        else worker.post(reply);
+      } catch {
+        done(undefined); // the time of this answer is over
+      }
     }, () => done(undefined));
     worker.post(message);
   });

@@ -465,6 +465,9 @@ TRAVEL = {
 }
 
 
+ONE_LABEL = {"other": False, "labels": {"en": ["Near"], "de": ["Nah"]}}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -519,7 +522,7 @@ def test_a_draft_says_where_its_answer_comes_from(
             "must be a list of 3 texts",
         ),
         (
-            {"ask": "form", "columns": [{**TRAVEL, "buckets": ["[0,1)", "2"]}]},
+            {"ask": "form", "columns": [{**TRAVEL, "buckets": ["[0,1)"], **ONE_LABEL}]},
             "buckets",
             "must be a plain text or a single number",
         ),

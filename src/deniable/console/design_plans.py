@@ -61,6 +61,8 @@ class DesignRequest(BaseModel):
     """The last day, if that is known rather than the number of epochs."""
     budget: float | None = Field(default=None, gt=0, le=1e6)
     memoize: bool = False
+    once: bool = False
+    """Whether a device answers once over the query's life."""
     proxies: int = Field(default=2, ge=2, le=16)
     price_per_gb: float = Field(default=0.0, ge=0, le=1e6)
     trials: int = Field(default=_MOST_TRIALS, ge=1, le=_MOST_TRIALS)
@@ -72,6 +74,8 @@ class DesignRequest(BaseModel):
 
     def scheduled(self, now: int) -> DesignRequest:
         """The request with the epochs that the query would have if it were signed now."""
+        if self.once:
+            return self.model_copy(update={"epochs": 1})
         if self.end is None:
             return self
         schedule = Schedule(**draft_schedule(self.every, self.end, now))

@@ -20,7 +20,7 @@ def query_risk(query: Query) -> list[dict[str, Any]]:
     return life_risk(
         query.epsilon_local,
         query.schedule.every,
-        query.schedule.n_epochs,
+        1 if query.once else query.schedule.n_epochs,
         query.budget.epsilon,
         query.memoize,
     )

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from deniable.console.draft_schedule import draft_schedule
-from deniable.console.risk import MONTH, life_risk
+from deniable.console.risk import MONTH, RiskDocument, life_risk
+from deniable.documents import DocumentType, document_type
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.memoized_unary import MemoizedUnary
@@ -23,13 +24,13 @@ from deniable.numerics import boundary
 from deniable.planning.plan import Plan, plan
 from deniable.planning.precision import ExpectedSpread, deviations
 from deniable.planning.request import SMALLEST
-from deniable.privacy.release_accountant import Releases
+from deniable.privacy.release_accountant import Releases, SampledFields
 from deniable.queries.recipe import DEFAULT_STEP
 from deniable.queries.schedule import Schedule, duration
 from deniable.randomness import system_source
 from deniable.wire.sizes import row_words, smallest_class
 
-__all__ = ["DesignRequest", "design_answer", "simulate_design"]
+__all__ = ["PLAN", "DesignRequest", "SimulationDocument", "design_answer", "simulate_design"]
 
 _LARGEST_EPSILON = 12.0
 _CURVE = tuple(float(each) for each in np.geomspace(0.2, 6.0, 25))
@@ -83,6 +84,83 @@ class DesignRequest(BaseModel):
         return {**given, "buckets": self.buckets, "mechanism": mechanism, **changes}
 
 
+class PlannedCost(TypedDict):
+    """What a month of a query moves, and what that costs at the analyst's price."""
+
+    share_bytes: int
+    device_bytes: float
+    proxy_shares: float
+    proxy_bytes: float
+    price: float
+
+
+class PlannedFigures(SampledFields):
+    """What follows from a mechanism, a sampling rate and a number of people."""
+
+    people: int
+    epsilon: float
+    margin: float
+    share: float
+    cv: float
+    """The standard error over the proportion."""
+    sampling: float
+    reports: float
+    mechanism: dict[str, Any]
+    report_bytes: int
+    reaches: list[float]
+    """The ± at each of the guessed proportions."""
+    risk: list[RiskDocument]
+    every: int
+    """Seconds."""
+    cost: PlannedCost
+    curve: list[tuple[float, float]]
+    """Epsilons, and the ± at each."""
+
+
+class PlanAlternative(TypedDict):
+    """What changing one thing would do."""
+
+    changed: Literal["margin", "epsilon", "people"]
+    people: int
+    margin: float
+    epsilon: float
+
+
+class _Refused(TypedDict):
+    problem: str
+    nearest: dict[str, float]
+
+
+class _Feasible(TypedDict):
+    detectable_difference: float | None
+    reason: str
+    alternatives: list[PlanAlternative]
+
+
+class _Verdict(TypedDict):
+    feasible: bool
+
+
+PLAN: DocumentType = (
+    document_type(_Verdict)
+    .joined(document_type(PlannedFigures))
+    .joined(document_type(_Refused).optional(), document_type(_Feasible).optional())
+    .named("Design", "A design; or, if it is not feasible, why not, and what comes closest.")
+)
+
+
+class SimulationDocument(TypedDict):
+    """A design on simulated people."""
+
+    runs: int
+    people: int
+    """How many were simulated: fewer than planned, if there are many buckets."""
+    estimates: list[list[float]]
+    covered: int
+    """How many of the `intervals` cover the truth."""
+    intervals: int
+
+
 def design_answer(request: DesignRequest) -> dict[str, Any]:
     """The design, or why there is none and what comes closest."""
     given = [name for name in ("people", "margin", "epsilon") if getattr(request, name) is not None]
@@ -101,14 +179,13 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     figures = _figures(request, found.mechanism, found.sampling, found.population)
     if request.margin is not None and figures["margin"] > request.margin * (1 + 1e-9):
         return _refused(request, *_second_step(request, figures))
-    return {
-        "feasible": True,
-        **figures,
-        "share": found.share,
+    verdict: _Verdict = {"feasible": True}
+    more: _Feasible = {
         "detectable_difference": found.detectable_difference,
         "reason": found.reason,
         "alternatives": _alternatives(request, found),
     }
+    return {**verdict, **figures, "share": found.share, **more}
 
 
 def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
@@ -118,9 +195,7 @@ def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
     return MemoizedUnary(mechanism, **DEFAULT_STEP) if two_steps else mechanism
 
 
-def _second_step(
-    request: DesignRequest, figures: Mapping[str, Any]
-) -> tuple[str, dict[str, float]]:
+def _second_step(request: DesignRequest, figures: PlannedFigures) -> tuple[str, dict[str, float]]:
     """Why a planned target is missed by the reports of permanent answers, and what would meet
     it."""
     needed = math.ceil(figures["people"] * (figures["margin"] / (request.margin or 1.0)) ** 2)
@@ -133,7 +208,7 @@ def _second_step(
 
 def _figures(
     request: DesignRequest, mechanism: Mechanism, sampling: float, people: int
-) -> dict[str, Any]:
+) -> PlannedFigures:
     """Everything that follows from a mechanism, a sampling rate and a number of people."""
     spread, z, reports = (
         ExpectedSpread.of(_reported(request, mechanism)),
@@ -181,12 +256,9 @@ def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float])
     if people is None:
         wanted = ((request.margin or request.share) / deviations(0.95)) ** 2
         people = max(1, math.ceil(ExpectedSpread.of(mechanism).variance(request.share) / wanted))
-    return {
-        "feasible": False,
-        "problem": problem,
-        "nearest": near,
-        **_figures(request, mechanism, 1.0, people),
-    }
+    verdict: _Verdict = {"feasible": False}
+    why: _Refused = {"problem": problem, "nearest": near}
+    return {**verdict, **why, **_figures(request, mechanism, 1.0, people)}
 
 
 def _epsilon_for(request: DesignRequest) -> float:
@@ -211,7 +283,7 @@ def _made(name: str, buckets: int, epsilon: float) -> Mechanism:
     return from_dict({"mechanism": name, "values": buckets, "epsilon": epsilon})
 
 
-def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
+def _alternatives(request: DesignRequest, found: Plan) -> list[PlanAlternative]:
     """What changing one thing would do: half the ±, half the epsilon, half the people."""
     base = {
         "population": found.population,
@@ -219,12 +291,12 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
         "margin": None,
         "epsilon": None,
     }
-    tries: list[tuple[str, dict[str, Any]]] = [
+    tries: list[tuple[Literal["margin", "epsilon", "people"], dict[str, Any]]] = [
         ("margin", {"margin": found.margin / 2}),
         ("epsilon", {"epsilon": found.epsilon_local / 2}),
         ("people", {"epsilon": found.epsilon_local, "population": max(1, found.population // 2)}),
     ]
-    out = []
+    out: list[PlanAlternative] = []
     for changed, wishes in tries:
         try:
             other = plan(**request.wishes(**{**base, **wishes}))
@@ -258,7 +330,7 @@ def _curve(
 
 def _cost(
     request: DesignRequest, mechanism: Mechanism, reports: float, sampling: float
-) -> dict[str, float]:
+) -> PlannedCost:
     """What a month of the query moves, and what that costs at the analyst's price."""
     times = MONTH / duration("every", request.every)
     share = 8 * row_words(smallest_class(mechanism.report_bytes))
@@ -272,7 +344,7 @@ def _cost(
     }
 
 
-def simulate_design(request: DesignRequest) -> dict[str, Any]:
+def simulate_design(request: DesignRequest) -> SimulationDocument:
     """The design on simulated people with the guessed shares: what would be seen, repeated several
     times."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)

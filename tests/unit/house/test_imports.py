@@ -27,6 +27,7 @@ SOURCE = Path(deniable.__file__).parent
 ROOMS = [
     "exports",
     "errors",
+    "documents",
     "registries",
     "renames",
     "randomness",
@@ -77,6 +78,7 @@ CLOSED = {
             "errors",
             "checks",
             "checksums",
+            "documents",
             "toml_file",
             "proxy",
         }

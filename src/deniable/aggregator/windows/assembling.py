@@ -21,6 +21,7 @@ from deniable.aggregator.windows.window import (
     NO_COUNTERPART,
     PROXY_DOWN,
     WITHHELD,
+    Condition,
     Window,
     widest,
 )
@@ -79,7 +80,7 @@ def _with_estimate(
     """The window with its estimate, and what may be wrong with it."""
     half_width = widest(estimate)  # notes do not change it
     spoiled = _lost(window.conservation, "malformed")
-    condition = (
+    condition: Condition = (
         PROXY_DOWN if window.missing else MALFORMED if spoiled.proportion > half_width else COMPLETE
     )
     loss = shuffled_loss(counted_versions(versions, panes)[2], panes)

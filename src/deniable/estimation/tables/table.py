@@ -25,14 +25,16 @@ from deniable.estimation.tables.cell_errors import (
     selected,
 )
 from deniable.estimation.tables.statistic import normal_reach
-from deniable.estimation.tables.table_text import few_answers, table_display, table_text
+from deniable.estimation.tables.table_text import (
+    TableFields,
+    few_answers,
+    table_display,
+    table_text,
+)
 from deniable.estimation.unbias import without_negative_eigenvalues
 from deniable.results import Result, encode, fields_of
 
-__all__ = [
-    "Table",
-]
-
+__all__ = ["Table"]
 
 _Floats = NDArray[np.float64]
 _ROUGH = 3
@@ -77,6 +79,8 @@ class Table(Result):
         "sampled_epsilon": "epsilon_sampled",
         "sampled_delta": "delta_sampled",
     }
+    UNWRITTEN = ("spread",)
+    COMPUTED = TableFields
 
     @classmethod
     def of(cls, estimate: Estimate, axis: str = "value") -> Table:
@@ -309,17 +313,18 @@ class Table(Result):
         one made from the reports themselves is read back with only its cells' errors.
         """
         low, high = np.moveaxis(self.interval(confidence), -1, 0)
-        return {
-            **self._fields(),
+        computed: TableFields = {
+            "spread": self.spread.to_dict(self.population),
             "estimate": encode(self.proportions),
             "stderr": encode(self.stderr),
             "low": encode(low),
             "high": encode(high),
             "confidence": confidence,
         }
+        return {**fields_of(self), **computed}
 
     def _fields(self) -> dict[str, Any]:
-        return {**fields_of(self, "spread"), "spread": self.spread.to_dict(self.population)}
+        return {**fields_of(self), "spread": self.spread.to_dict(self.population)}
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Table) else NotImplemented

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from deniable.estimation.estimate_text import sampled_text
 if TYPE_CHECKING:
     from deniable.estimation.tables.table import Table
 
-__all__ = ["closing_line", "few_answers", "table_display", "table_text"]
+__all__ = ["TableFields", "closing_line", "few_answers", "table_display", "table_text"]
 
 _Floats = NDArray[np.float64]
 _COLUMNS_SHOWN, _ROWS_SHOWN = 8, 24
@@ -24,6 +24,19 @@ _FEW_PER_CELL = 50
 100, simulated)."""
 _TOO_NARROW = "intervals cover somewhat less than 95 %: a cell has"
 """How the note begins of a table whose intervals are not claimed to cover 95 %."""
+
+
+class TableFields(TypedDict):
+    """What the document of a table has besides its fields: figures in lists within lists, one
+    level per axis."""
+
+    spread: dict[str, Any]
+    """The errors of the cells, as :class:`Table` reads them back."""
+    estimate: list[Any]
+    stderr: list[Any]
+    low: list[Any]
+    high: list[Any]
+    confidence: float
 
 
 def table_display(table: Table, confidence: float = 0.95) -> Display:

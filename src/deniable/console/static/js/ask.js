@@ -12,7 +12,7 @@ import { decimals, duration, int, pct } from './numbers.js';
 import { store } from './store.js';
 
 /** @typedef {import('./design.js').Design} Design */
-/** @typedef {{level: string, text: string, field: string, place: number|null}} Check */
+/** @typedef {import('./types.js').DraftCheck} Check */
 /** @typedef {'margin'|'epsilon'|'people'} Open */
 
 /** @param {number} low @param {number} high */

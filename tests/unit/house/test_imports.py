@@ -26,6 +26,7 @@ SOURCE = Path(deniable.__file__).parent
 # A room imports only rooms above it in this list.
 ROOMS = [
     "exports",
+    "error_bases",
     "errors",
     "documents",
     "registries",

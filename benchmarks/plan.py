@@ -17,10 +17,10 @@ from deniable import plan
 COLD_STARTS = 7
 WARM_PLANS = 50
 CASES: dict[str, dict[str, Any]] = {
-    "yes/no, smallest share": {"cv": 0.05, "sampled_epsilon": 0.7},
-    "20 buckets, smallest share": {"cv": 0.05, "sampled_epsilon": 0.7, "buckets": 20},
-    "20 buckets, least epsilon": {"share": 0.1, "cv": 0.05, "buckets": 20},
-    "1,000 buckets, error": {"share": 0.02, "sampled_epsilon": 0.7, "buckets": 1000},
+    "yes/no, smallest proportion": {"cv": 0.05, "sampled_epsilon": 0.7},
+    "20 buckets, smallest proportion": {"cv": 0.05, "sampled_epsilon": 0.7, "buckets": 20},
+    "20 buckets, least epsilon": {"proportion": 0.1, "cv": 0.05, "buckets": 20},
+    "1,000 buckets, error": {"proportion": 0.02, "sampled_epsilon": 0.7, "buckets": 1000},
     "8 buckets, margin, both ceilings": {
         "margin": 0.01,
         "sampled_epsilon": 1.0,

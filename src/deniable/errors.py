@@ -253,12 +253,19 @@ class ConformanceError(DeniableError):
 
 class UploadError(DeniableError):
     """A proxy did not accept shares. Retry after `retry_after` seconds; if `final`, it will never
-    accept any of these, and if `early`, it will not accept them yet."""
+    accept any of these, and if `early`, it will not accept them yet. If `unsent`, there was no
+    connection, so that no byte of them left."""
 
     def __init__(
-        self, detail: str, retry_after: int = 0, final: bool = False, early: bool = False
+        self,
+        detail: str,
+        retry_after: int = 0,
+        final: bool = False,
+        early: bool = False,
+        unsent: bool = False,
     ) -> None:
         self.detail, self.retry_after, self.final, self.early = detail, retry_after, final, early
+        self.unsent = unsent
         super().__init__(detail)
 
 
@@ -346,10 +353,11 @@ class PublicationError(ServiceError, ValueError):
 
 
 class ResponseError(ServiceError):
-    """A service answered with a problem."""
+    """A service answered with a problem. If `unsent`, there was no connection to it, so that no byte
+    of the request left."""
 
-    def __init__(self, status: int, reason: str, detail: str) -> None:
-        self.status, self.reason, self.detail = status, reason, detail
+    def __init__(self, status: int, reason: str, detail: str, unsent: bool = False) -> None:
+        self.status, self.reason, self.detail, self.unsent = status, reason, detail, unsent
         super().__init__(f"{status} {reason}: {detail}")
 
 

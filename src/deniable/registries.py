@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from deniable.renames import CLASSES
+
 __all__ = ["Registry", "is_own"]
 
 _Kind = TypeVar("_Kind", bound=type)
@@ -51,6 +53,7 @@ class Registry(Generic[_Kind]):
         """The class of that name, or None."""
         if not isinstance(name, str):
             return None
+        name = CLASSES.get(name, name)
         if name in self._kinds:
             return self._kinds[name]
         found = [kind for kind in self._kinds.values() if kind.__name__ == name]

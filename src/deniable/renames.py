@@ -7,9 +7,21 @@ prints it as one line on standard error. The next release removes the table's co
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar
 
-__all__ = ["OPTIONS", "RenamedWarning", "current_command_line"]
+__all__ = [
+    "CLASSES",
+    "NAMES",
+    "OPTIONS",
+    "RenamedWarning",
+    "current_command_line",
+    "current_names",
+    "reads_old_names",
+]
+
+_Thing = TypeVar("_Thing", bound=Callable[..., Any])
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "aggregator audit": {"--since": "--start"},
@@ -39,6 +51,33 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Options, by the first words of a command line."""
 
+_DESIGN = {"people": "population", "share": "proportion", "runs": "trials", "until": "end"}
+
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "DesignRequest": _DESIGN,
+    "Draft": {"until": "end", "error": "margin"},
+    "GridPoint": {"smallest_share": "smallest_proportion"},
+    "Mechanism.expected_errors": {"shares": "proportions"},
+    "Mechanism.stderr": {"share": "proportion"},
+    "Plan": {"share": "proportion", "smallest_share": "smallest_proportion"},
+    "Plan.stderr": {"share": "proportion"},
+    "PlanRequest": {"share": "proportion", "memoized": "memoize"},
+    "PlannedQuestion": {"share": "proportion"},
+    "Question": {"share": "proportion"},
+    "Table": {"share": "proportion"},
+    "compare_protocols": {"shares": "proportions", "users": "population", "runs": "trials"},
+    "detectable_difference": {"share": "proportion"},
+    "plan": {"share": "proportion", "memoized": "memoize"},
+    "proportion_errors": {"shares": "proportions"},
+    "two_group_sample_size": {"share": "proportion"},
+}
+"""Keywords of functions; keywords and attributes of classes, which are also the keys of their
+documents, tables in TOML and requests over HTTP."""
+
+
+CLASSES: Mapping[str, str] = {"ShareLaw": "ProportionLaw"}
+"""Classes that documents name."""
+
 
 class RenamedWarning(DeprecationWarning):
     """Something was given under a name that the next release will not know."""
@@ -63,3 +102,53 @@ def current_command_line(words: Sequence[str]) -> list[str]:
                     warnings.warn(RenamedWarning(old, options[old]), stacklevel=2)
                     line[at] = options[old] + equals + value
     return line
+
+
+def current_names(
+    of: str, given: Mapping[str, Any], warn: bool = True, stacklevel: int = 3
+) -> dict[str, Any]:
+    """Arguments, or the keys of a document, under their current names.
+
+    `warn` is off for documents that a program wrote. Where old and new name are both given, the old
+    one is left for its reader to refuse.
+    """
+    renamed, current = NAMES.get(of, {}), dict(given)
+    for old, new in renamed.items():
+        if old in current and new not in current:
+            if warn:
+                warnings.warn(RenamedWarning(old, new), stacklevel=stacklevel)
+            current[new] = current.pop(old)
+    return current
+
+
+def reads_old_names(thing: _Thing) -> _Thing:
+    """A function that takes its old keywords, or a class with its old keywords and attributes."""
+    name = thing.__qualname__
+    if isinstance(thing, type):
+        for old, new in NAMES[name].items():
+            setattr(thing, old, _old_attribute(old, new))
+        kind: Any = thing
+        if not kind.__init__.__qualname__.startswith(f"{name}."):
+            return thing
+        kind.__init__ = _renaming(kind.__init__, name)
+        return thing
+    renamed: Any = _renaming(thing, name)
+    return renamed  # type: ignore[no-any-return]
+
+
+def _renaming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = current_names(name, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _old_attribute(old: str, new: str) -> property:
+    def read(self: Any) -> Any:
+        warnings.warn(RenamedWarning(old, new), stacklevel=2)
+        return getattr(self, new)
+
+    return property(read, doc=f"`{new}`, under the name that the next release will not know.")

@@ -19,6 +19,7 @@ from deniable.display import Displayed
 from deniable.documents import DocumentType, WrittenAs
 from deniable.errors import DocumentError
 from deniable.registries import Registry
+from deniable.renames import current_names
 
 __all__ = ["Figures", "Result", "decode", "encode", "fields_of"]
 
@@ -80,6 +81,7 @@ class Result(Displayed):
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The result that :meth:`to_dict` described."""
         try:
+            document = current_names(cls.__name__, document, warn=False)
             arguments = cls._arguments(document)
             derived = {field.name for field in dataclasses.fields(cls) if not field.init}
             made = cls(**{name: value for name, value in arguments.items() if name not in derived})

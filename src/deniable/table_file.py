@@ -110,7 +110,7 @@ class DelimitedTable:
     rows: Iterator[list[str]]
     _position: Callable[[], float] = field(repr=False)
 
-    def share_read(self) -> float:
+    def fraction_read(self) -> float:
         """The fraction of the file read so far; 0 if its size is not known."""
         return self._position()
 

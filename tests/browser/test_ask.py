@@ -64,13 +64,13 @@ def type_into(browser: Browser, testid: str, text: str) -> None:
 def test_dragging_the_plus_minus_moves_epsilon_as_the_planner_says(
     browser: Browser, console: SeededConsole
 ) -> None:
-    ask(browser, console, "?people=20000&epsilon=2.2&share=0.02")
+    ask(browser, console, "?population=20000&epsilon=2.2&proportion=0.02")
     settled(browser)
     assert figure(browser, "epsilon") == 2.2
     before = figure(browser, "margin")
     browser.picture("ask-light")
     expected = plan(
-        population=20_000, share=0.02, epsilon=2.2, buckets=5, mechanism="OptimizedUnary"
+        population=20_000, proportion=0.02, epsilon=2.2, buckets=5, mechanism="OptimizedUnary"
     )
     assert before == pytest.approx(100 * expected.margin, abs=0.06)
     grip = browser.driver.find_element("css selector", "[data-testid=grip] .grip-box")
@@ -82,22 +82,27 @@ def test_dragging_the_plus_minus_moves_epsilon_as_the_planner_says(
     after, epsilon = figure(browser, "margin"), figure(browser, "epsilon")
     assert epsilon < 2.2
     found = plan(
-        population=20_000, share=0.02, margin=after / 100, buckets=5, mechanism="OptimizedUnary"
+        population=20_000,
+        proportion=0.02,
+        margin=after / 100,
+        buckets=5,
+        mechanism="OptimizedUnary",
     )
     assert epsilon == pytest.approx(found.epsilon_local, rel=0.04)
-    assert figure(browser, "people") == 20_000
+    assert figure(browser, "population") == 20_000
     assert browser.complaints() == []
     grip = browser.driver.find_element("css selector", "[data-testid=grip] .grip-box")
     ActionChains(browser.driver).click_and_hold(grip).move_by_offset(60, 0).release().perform()
     browser.wait(
-        lambda: "Refused" in browser.text("verdict"), "a ± larger than the share was not refused"
+        lambda: "Refused" in browser.text("verdict"),
+        "a ± larger than the proportion was not refused",
     )
 
 
 def test_arrow_keys_move_the_handle_and_escape_restores_it(
     browser: Browser, console: SeededConsole
 ) -> None:
-    ask(browser, console, "?people=20000&epsilon=2.2&share=0.02")
+    ask(browser, console, "?population=20000&epsilon=2.2&proportion=0.02")
     settled(browser)
     before = float(browser.find("grip").get_attribute("aria-valuenow"))
     browser.run("arguments[0].focus()", browser.find("grip"))
@@ -126,7 +131,7 @@ def test_arrow_keys_move_the_handle_and_escape_restores_it(
 def test_dragging_can_move_people_instead_and_epsilon_stays(
     browser: Browser, console: SeededConsole
 ) -> None:
-    ask(browser, console, "?people=20000&epsilon=2.2&share=0.02&gives=people")
+    ask(browser, console, "?population=20000&epsilon=2.2&proportion=0.02&gives=population")
     settled(browser)
     script = (
         "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles:"
@@ -134,21 +139,21 @@ def test_dragging_can_move_people_instead_and_epsilon_stays(
     )
     browser.run(script, browser.find("dial-margin"), 350)
     settled(browser)
-    browser.wait(lambda: figure(browser, "people") != 20_000, "people did not move")
+    browser.wait(lambda: figure(browser, "population") != 20_000, "people did not move")
     assert figure(browser, "epsilon") == 2.2
     margin = figure(browser, "margin") / 100
-    found = plan(share=0.02, margin=margin, epsilon=2.2, buckets=5, mechanism="OptimizedUnary")
-    assert figure(browser, "people") == pytest.approx(found.population, rel=0.1)
+    found = plan(proportion=0.02, margin=margin, epsilon=2.2, buckets=5, mechanism="OptimizedUnary")
+    assert figure(browser, "population") == pytest.approx(found.population, rel=0.1)
 
 
 def test_white_noise_is_refused_with_its_figure_and_the_nearest_that_works(
     browser: Browser, console: SeededConsole
 ) -> None:
-    ask(browser, console, "?people=2000&epsilon=0.7&share=0.01")
+    ask(browser, console, "?population=2000&epsilon=0.7&proportion=0.01")
     settled(browser)
     text = browser.text("verdict")
     assert "white noise" in text
-    assert "larger than the share itself" in text
+    assert "larger than the proportion itself" in text
     assert not browser.find("publish").is_enabled()
     assert "Refused" in browser.text("publish")
     browser.picture("ask-refused-light")
@@ -168,7 +173,7 @@ def test_white_noise_is_refused_with_its_figure_and_the_nearest_that_works(
 def test_what_a_person_risks_is_said_for_an_answer_a_month_and_a_life(
     browser: Browser, console: SeededConsole
 ) -> None:
-    ask(browser, console, "?people=20000&epsilon=2.1972&share=0.02")
+    ask(browser, console, "?population=20000&epsilon=2.1972&proportion=0.02")
     settled(browser)
     rows = {over: browser.text(f"risk-{over}") for over in ("answer", "month", "life")}
     assert "at most 50 in 100" in rows["answer"]  # odds of 1 to 9, times 9
@@ -181,7 +186,7 @@ _EDITS = (
     ("every", "1 d"),  # a year of days
     ("every", "1 h"),
     ("budget", ""),
-    ("until", (datetime.date.today() + datetime.timedelta(days=40)).isoformat()),
+    ("end", (datetime.date.today() + datetime.timedelta(days=40)).isoformat()),
     ("every", "2 d"),
     ("budget", "5.5"),
     ("question", "How far?"),
@@ -194,7 +199,7 @@ _EDITS = (
 def test_the_risk_shown_after_each_edit_is_that_of_the_bytes_that_would_be_signed(
     browser: Browser, console: SeededConsole
 ) -> None:
-    ask(browser, console, "?people=20000&epsilon=2.1972&share=0.02")
+    ask(browser, console, "?population=20000&epsilon=2.1972&proportion=0.02")
     type_into(browser, "query-name", "edited")
     type_into(browser, "analyst", KEY.owner)
     seen = set()

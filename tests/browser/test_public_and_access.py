@@ -106,7 +106,7 @@ PAGES = [
     "#live?q=trip-zones",
     "#live?side=1",
     "#ask",
-    "#ask?people=2000&epsilon=0.7&share=0.01",
+    "#ask?population=2000&epsilon=0.7&proportion=0.01",
     "#look",
     "#public",
 ]

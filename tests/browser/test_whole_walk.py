@@ -79,7 +79,7 @@ def test_an_analyst_plans_signs_publishes_watches_through_a_restart_compares_exp
     browser: Browser, walk: Walk, tmp_path: Path
 ) -> None:
     KEY.save(tmp_path / "key")
-    browser.sign_in(walk.url, walk.token, "#ask?people=2000&epsilon=3&share=0.1")
+    browser.sign_in(walk.url, walk.token, "#ask?population=2000&epsilon=3&proportion=0.1")
     assert browser.ready() == "ask"
     _plan(browser)
     _publish(browser, tmp_path / "key")
@@ -152,7 +152,7 @@ def _publish(browser: Browser, key: Path) -> None:
     for field, value in (
         ("query-name", "walked"),
         ("every", "2 s"),
-        ("until", tomorrow),
+        ("end", tomorrow),
         ("budget", ""),
     ):
         browser.run(typed, browser.find(field), value)

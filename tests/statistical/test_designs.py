@@ -145,7 +145,7 @@ def test_answers_of_every_class_are_drawn_by_the_stated_chances(
     rng = np.random.default_rng(4)
     n = 100_000
     for index in (0, 1):
-        classes = rng.choice(design.classes, n, p=design.class_shares(*truth))
+        classes = rng.choice(design.classes, n, p=design.class_proportions(*truth))
         said = design.privatize(classes.tolist(), index, seeded_source(index))
         rate = float(design.rates(*truth)[index])
         assert abs(said.mean() - rate) < FALSE_ALARM * math.sqrt(rate * (1 - rate) / n)
@@ -166,8 +166,8 @@ def test_an_anchor_corrects_for_people_who_answer_at_random() -> None:
     same = {True: p * pi + (1 - p) * (1 - pi), False: 0.5}
     anchor = {True: 1 - p, False: 0.5}
     cells = sum(
-        share * np.outer([same[kind], 1 - same[kind]], [anchor[kind], 1 - anchor[kind]])
-        for kind, share in ((True, t), (False, 1 - t))
+        proportion * np.outer([same[kind], 1 - same[kind]], [anchor[kind], 1 - anchor[kind]])
+        for kind, proportion in ((True, t), (False, 1 - t))
     )
     naive, found = [], []
     for both, first, second, _ in rng.multinomial(

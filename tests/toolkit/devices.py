@@ -92,10 +92,11 @@ def make_device(
 @dataclass
 class Network:
     """Proxies that keep what they are sent, by address; `down` of them do not answer, `deaf` ones
-    lose the acknowledgement."""
+    lose the acknowledgement, and no connection can be made to `unconnected` ones."""
 
     down: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
+    unconnected: set[str] = field(default_factory=set)
     refusing: set[bytes] = field(default_factory=set)
     postponing: set[bytes] = field(default_factory=set)
     relayed: dict[str, list[bytes]] = field(default_factory=dict)
@@ -106,6 +107,8 @@ class Network:
     kept: dict[str, dict[bytes, Share]] = field(default_factory=dict)
 
     def send(self, proxy: str, token: str, body: bytes) -> None:
+        if proxy in self.unconnected:
+            raise UploadError("cannot be reached: nobody listens there", unsent=True)
         if proxy in self.down:
             raise UploadError("cannot be reached")
         self.bodies.append((proxy, token, body))

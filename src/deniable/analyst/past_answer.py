@@ -200,13 +200,13 @@ def closing_lines(answer: PastAnswer) -> list[str]:
     """What an answer rests on: period, reports, intervals, and what was spent."""
     document = answer.document
     start, end = answer.period
-    share = (
+    proportion = (
         "all read"
         if answer.fraction == 1.0
         else f"of which {answer.scanned:,} ({100 * answer.fraction:.3g} %) were read"
     )
     read = (
-        f"{answer.n_reports:,} reports, {share}"
+        f"{answer.n_reports:,} reports, {proportion}"
         if document["source"] == "reports"
         else f"counts of {answer.n_reports:,} reports"
     )

@@ -88,7 +88,7 @@ def play_each(
 
 def _within(progress: Progress | None, done: float, part: float) -> Progress | None:
     """Progress of one part, scaled to the whole."""
-    return None if progress is None else lambda share: progress(done + part * share)
+    return None if progress is None else lambda proportion: progress(done + part * proportion)
 
 
 def _games(mechanism: Mechanism, claim: float, source: Source) -> list[Game]:

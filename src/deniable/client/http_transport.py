@@ -141,7 +141,7 @@ class HttpTransport:
                 headers=headers,
             )
         except ResponseError as error:
-            raise UploadError(error.detail) from None
+            raise UploadError(error.detail, unsent=error.unsent) from None
         if response.is_success or (response.status == _NOT_MODIFIED and "If-None-Match" in headers):
             return response
         after = response.headers.get("Retry-After", "")

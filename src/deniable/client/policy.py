@@ -29,10 +29,12 @@ from deniable.queries.schedule import duration, spoken_duration
 from deniable.queries.signed.key_ring import KeyRing
 from deniable.toml_file import TomlFile
 
-__all__ = ["Policy", "read_policy", "refuse_analyst"]
+__all__ = ["DEFAULT_CEILING", "DEFAULT_LIMITS", "Policy", "read_policy", "refuse_analyst"]
 
 _DAY = 86_400
 _SPARE = 6
+DEFAULT_CEILING = 3.0
+"""The most that one answer may cost."""
 DEFAULT_LIMITS = (Limit(10, period=30 * _DAY, each_analyst=True), Limit(30, period=30 * _DAY))
 
 
@@ -53,7 +55,7 @@ class Policy:
     """Who may ask, among those with a key on the ring; None means all of them."""
     refused: tuple[str, ...] = ()
     """Who may not ask, regardless of everything else."""
-    epsilon_per_answer: Any = 3.0
+    epsilon_per_answer: Any = DEFAULT_CEILING
     """The most that one epoch's answer to one query may cost or, for memoized answers, all of its
     answers."""
     limits: tuple[Limit, ...] = DEFAULT_LIMITS

@@ -130,8 +130,8 @@ def _upload_to(
         allowed = proxy in policy.proxies
         with store.transaction() as book:
             shares = book.due_shares(proxy, now, most)
-            if shares and allowed:
-                book.mark_tried(shares)  # recorded before the first byte leaves
+            # recorded before the first byte leaves, so that a device that is killed here pays
+            first_tried = book.mark_tried(shares) if allowed else []
         if not shares:
             break
         try:
@@ -141,6 +141,9 @@ def _upload_to(
             transport.send(proxy, policy.proxies[proxy], b"".join(share.record for share in shares))
             step("acknowledged")
         except UploadError as error:
+            if error.unsent:
+                with store.transaction() as book:
+                    book.mark_untried(first_tried)
             about_a_share = error.final or error.early
             if about_a_share and len(shares) > 1:
                 most = 1  # find out which of them it is

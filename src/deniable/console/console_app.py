@@ -105,8 +105,8 @@ def _add_planning(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/plan")
     async def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:
-        """Plan epsilon, people or ± from the other two, with the risk and the resources; or why
-        not, and what comes closest. `until` gives the epochs that the query would have if it were
+        """Plan epsilon, population or ± from the other two, with the risk and the resources; or why
+        not, and what comes closest. `end` gives the epochs that the query would have if it were
         signed now."""
         return await computed(request, "", design_answer, given.scheduled(service.clock()))
 
@@ -115,7 +115,7 @@ def _add_planning(app: FastAPI, service: Service) -> None:
         """Try the design on simulated people with the guessed proportions. Nobody is asked. Needs
         the right to publish.
 
-        `people` says how many were simulated: fewer than planned, if there are many buckets.
+        `n_reports` says how many were simulated: fewer than planned, if there are many buckets.
         """
         return await computed(request, "publish", simulate_design, given)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from deniable.console.design_plans import PLAN, SimulationDocument
 from deniable.console.drafts import DraftChecks
+from deniable.console.plan_documents import PLAN, SimulationDocument
 from deniable.console.public_queries import PublicDocument
 from deniable.service.http.openapi import BEARER, COOKIE, Operation
 

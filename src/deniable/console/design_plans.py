@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from deniable.console.draft_schedule import draft_schedule
-from deniable.console.risk import MONTH, RiskDocument, life_risk
-from deniable.documents import DocumentType, document_type
+from deniable.console.plan_documents import (
+    FeasiblePlan,
+    PlanAlternative,
+    PlannedCost,
+    PlannedFigures,
+    PlanVerdict,
+    RefusedPlan,
+    SimulationDocument,
+)
+from deniable.console.risk import MONTH, life_risk
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.memoized_unary import MemoizedUnary
@@ -24,32 +32,33 @@ from deniable.numerics import boundary
 from deniable.planning.plan import Plan, plan
 from deniable.planning.precision import ExpectedSpread, deviations
 from deniable.planning.request import SMALLEST
-from deniable.privacy.release_accountant import Releases, SampledFields
+from deniable.privacy.release_accountant import Releases
 from deniable.queries.recipe import DEFAULT_STEP
 from deniable.queries.schedule import Schedule, duration
 from deniable.randomness import system_source
+from deniable.renames import current_names
 from deniable.wire.sizes import row_words, smallest_class
 
-__all__ = ["PLAN", "DesignRequest", "SimulationDocument", "design_answer", "simulate_design"]
+__all__ = ["DesignRequest", "design_answer", "simulate_design"]
 
 _LARGEST_EPSILON = 12.0
 _CURVE = tuple(float(each) for each in np.geomspace(0.2, 6.0, 25))
-_MOST_RUNS = 12
+_MOST_TRIALS = 12
 _MOST_DRAWN = 3_000_000
 _MOST_CELLS = 1 << 30
-"""Simulated people, times buckets, times runs: about a second of processor time."""
+"""Simulated people, times buckets, times trials: about a second of processor time."""
 _CELLS_AT_ONCE = 1 << 25
 """People times buckets that are drawn at a time: 4 MB of unary reports."""
 
 
 class DesignRequest(BaseModel):
-    """All but one of people, ±, epsilon; the share to detect; and what is known about the query so
-    far."""
+    """All but one of population, ±, epsilon; the proportion to detect; and what is known about the
+    query so far."""
 
-    people: int | None = Field(default=None, ge=1, le=1 << 40)
+    population: int | None = Field(default=None, ge=1, le=1 << 40)
     margin: float | None = Field(default=None, ge=SMALLEST, lt=1)
     epsilon: float | None = Field(default=None, ge=SMALLEST, le=_LARGEST_EPSILON)
-    share: float = Field(ge=SMALLEST, lt=1)
+    proportion: float = Field(ge=SMALLEST, lt=1)
     buckets: int = Field(ge=2, le=1 << 10)
     complete: bool = False
     """Whether every answer is in a bucket: otherwise only bit-vector reports can say that it is in
@@ -57,135 +66,65 @@ class DesignRequest(BaseModel):
     guesses: list[float] = Field(default_factory=list, max_length=1 << 10)
     every: str | int = "1 d"
     epochs: int = Field(default=1, ge=1, le=1 << 32)
-    until: str | None = Field(default=None, max_length=40)
+    end: str | None = Field(default=None, max_length=40)
     """The last day, if that is known rather than the number of epochs."""
     budget: float | None = Field(default=None, gt=0, le=1e6)
     memoize: bool = False
     proxies: int = Field(default=2, ge=2, le=16)
     price_per_gb: float = Field(default=0.0, ge=0, le=1e6)
-    runs: int = Field(default=_MOST_RUNS, ge=1, le=_MOST_RUNS)
+    trials: int = Field(default=_MOST_TRIALS, ge=1, le=_MOST_TRIALS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, given: Any) -> Any:
+        return current_names("DesignRequest", given) if isinstance(given, dict) else given
 
     def scheduled(self, now: int) -> DesignRequest:
         """The request with the epochs that the query would have if it were signed now."""
-        if self.until is None:
+        if self.end is None:
             return self
-        schedule = Schedule(**draft_schedule(self.every, self.until, now))
+        schedule = Schedule(**draft_schedule(self.every, self.end, now))
         return self.model_copy(update={"epochs": schedule.n_epochs})
 
-    def wishes(self, **changes: Any) -> dict[str, Any]:
+    def planner_arguments(self, **changes: Any) -> dict[str, Any]:
         """The arguments of the planner."""
         given = {
-            "population": self.people,
+            "population": self.population,
             "margin": self.margin,
             "epsilon": self.epsilon,
-            "share": self.share,
+            "proportion": self.proportion,
         }
         mechanism = None if self.complete else "OptimizedUnary"
         return {**given, "buckets": self.buckets, "mechanism": mechanism, **changes}
 
 
-class PlannedCost(TypedDict):
-    """What a month of a query moves, and what that costs at the analyst's price."""
-
-    share_bytes: int
-    device_bytes: float
-    proxy_shares: float
-    proxy_bytes: float
-    price: float
-
-
-class PlannedFigures(SampledFields):
-    """What follows from a mechanism, a sampling rate and a number of people."""
-
-    people: int
-    epsilon: float
-    margin: float
-    share: float
-    cv: float
-    """The standard error over the proportion."""
-    sampling: float
-    reports: float
-    mechanism: dict[str, Any]
-    report_bytes: int
-    reaches: list[float]
-    """The ± at each of the guessed proportions."""
-    risk: list[RiskDocument]
-    every: int
-    """Seconds."""
-    cost: PlannedCost
-    curve: list[tuple[float, float]]
-    """Epsilons, and the ± at each."""
-
-
-class PlanAlternative(TypedDict):
-    """What changing one thing would do."""
-
-    changed: Literal["margin", "epsilon", "people"]
-    people: int
-    margin: float
-    epsilon: float
-
-
-class _Refused(TypedDict):
-    problem: str
-    nearest: dict[str, float]
-
-
-class _Feasible(TypedDict):
-    detectable_difference: float | None
-    reason: str
-    alternatives: list[PlanAlternative]
-
-
-class _Verdict(TypedDict):
-    feasible: bool
-
-
-PLAN: DocumentType = (
-    document_type(_Verdict)
-    .joined(document_type(PlannedFigures))
-    .joined(document_type(_Refused).optional(), document_type(_Feasible).optional())
-    .named("Design", "A design; or, if it is not feasible, why not, and what comes closest.")
-)
-
-
-class SimulationDocument(TypedDict):
-    """A design on simulated people."""
-
-    runs: int
-    people: int
-    """How many were simulated: fewer than planned, if there are many buckets."""
-    estimates: list[list[float]]
-    covered: int
-    """How many of the `intervals` cover the truth."""
-    intervals: int
-
-
 def design_answer(request: DesignRequest) -> dict[str, Any]:
     """The design, or why there is none and what comes closest."""
-    given = [name for name in ("people", "margin", "epsilon") if getattr(request, name) is not None]
+    given = [
+        name for name in ("population", "margin", "epsilon") if getattr(request, name) is not None
+    ]
     if len(given) != 2:
         raise ParameterError(
-            "people, margin, epsilon",
+            "population, margin, epsilon",
             given,
             "must be given, except for one of them, which is found",
         )
     try:
-        found = plan(**request.wishes())
+        found = plan(**request.planner_arguments())
     except InfeasiblePlanError as error:
         return _refused(request, error.problem, error.nearest)
-    except PlanError as error:  # a ± as large as the share itself
-        return _refused(request, str(error), {"margin": request.share})
+    except PlanError as error:  # a ± as large as the proportion itself
+        return _refused(request, str(error), {"margin": request.proportion})
     figures = _figures(request, found.mechanism, found.sampling, found.population)
     if request.margin is not None and figures["margin"] > request.margin * (1 + 1e-9):
         return _refused(request, *_second_step(request, figures))
-    verdict: _Verdict = {"feasible": True}
-    more: _Feasible = {
+    verdict: PlanVerdict = {"feasible": True}
+    more: FeasiblePlan = {
         "detectable_difference": found.detectable_difference,
         "reason": found.reason,
         "alternatives": _alternatives(request, found),
     }
-    return {**verdict, **figures, "share": found.share, **more}
+    return {**verdict, **figures, "proportion": found.proportion, **more}
 
 
 def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
@@ -198,7 +137,7 @@ def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
 def _second_step(request: DesignRequest, figures: PlannedFigures) -> tuple[str, dict[str, float]]:
     """Why a planned target is missed by the reports of permanent answers, and what would meet
     it."""
-    needed = math.ceil(figures["people"] * (figures["margin"] / (request.margin or 1.0)) ** 2)
+    needed = math.ceil(figures["population"] * (figures["margin"] / (request.margin or 1.0)) ** 2)
     problem = (
         "each report randomizes the permanent answer once more, which leaves ±"
         f" {100 * figures['margin']:.3g} points"
@@ -207,27 +146,27 @@ def _second_step(request: DesignRequest, figures: PlannedFigures) -> tuple[str, 
 
 
 def _figures(
-    request: DesignRequest, mechanism: Mechanism, sampling: float, people: int
+    request: DesignRequest, mechanism: Mechanism, sampling: float, population: int
 ) -> PlannedFigures:
     """Everything that follows from a mechanism, a sampling rate and a number of people."""
     spread, z, reports = (
         ExpectedSpread.of(_reported(request, mechanism)),
         deviations(0.95),
-        sampling * people,
+        sampling * population,
     )
-    margin = z * spread.stderr(request.share, reports)
+    margin = z * spread.stderr(request.proportion, reports)
     every = duration("every", request.every)
     return {
-        "people": people,
+        "population": population,
         "epsilon": mechanism.epsilon,
         "margin": margin,
-        "share": request.share,
-        "cv": margin / z / request.share,
+        "proportion": request.proportion,
+        "cv": margin / z / request.proportion,
         "sampling": sampling,
         "reports": reports,
         "mechanism": _recipe(mechanism),
         "report_bytes": mechanism.report_bytes,
-        **Releases(mechanism, sampling).sampled(max(1, people)).sampled_fields(),
+        **Releases(mechanism, sampling).sampled(max(1, population)).sampled_fields(),
         "reaches": [
             z * spread.stderr(min(max(guess, 0.0), 1.0), reports) for guess in request.guesses
         ],
@@ -248,17 +187,24 @@ def _recipe(mechanism: Mechanism) -> dict[str, Any]:
 
 def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float]) -> dict[str, Any]:
     """Why there is no such design, what comes closest, and what the best one would show: noise."""
-    names = {"population": "people", "share": "share", "epsilon": "epsilon", "margin": "margin"}
+    names = {
+        "population": "population",
+        "proportion": "proportion",
+        "epsilon": "epsilon",
+        "margin": "margin",
+    }
     near = {names[name]: value for name, value in nearest.items() if name in names}
     epsilon = request.epsilon or _epsilon_for(request)
     mechanism = _best(request, epsilon)
-    people = request.people
-    if people is None:
-        wanted = ((request.margin or request.share) / deviations(0.95)) ** 2
-        people = max(1, math.ceil(ExpectedSpread.of(mechanism).variance(request.share) / wanted))
-    verdict: _Verdict = {"feasible": False}
-    why: _Refused = {"problem": problem, "nearest": near}
-    return {**verdict, **why, **_figures(request, mechanism, 1.0, people)}
+    population = request.population
+    if population is None:
+        wanted = ((request.margin or request.proportion) / deviations(0.95)) ** 2
+        population = max(
+            1, math.ceil(ExpectedSpread.of(mechanism).variance(request.proportion) / wanted)
+        )
+    verdict: PlanVerdict = {"feasible": False}
+    why: RefusedPlan = {"problem": problem, "nearest": near}
+    return {**verdict, **why, **_figures(request, mechanism, 1.0, population)}
 
 
 def _epsilon_for(request: DesignRequest) -> float:
@@ -266,7 +212,7 @@ def _epsilon_for(request: DesignRequest) -> float:
 
     def reached(logarithm: float) -> bool:
         spread = ExpectedSpread.of(_best(request, math.exp(logarithm)))
-        return deviations(0.95) * spread.stderr(request.share, request.people or 1) <= (
+        return deviations(0.95) * spread.stderr(request.proportion, request.population or 1) <= (
             request.margin or 0
         )
 
@@ -276,7 +222,9 @@ def _epsilon_for(request: DesignRequest) -> float:
 def _best(request: DesignRequest, epsilon: float) -> Mechanism:
     names = ["OptimizedUnary", *(["DirectEncoding"] if request.complete else [])]
     made = [_made(name, request.buckets, epsilon) for name in names]
-    return min(made, key=lambda mechanism: ExpectedSpread.of(mechanism).variance(request.share))
+    return min(
+        made, key=lambda mechanism: ExpectedSpread.of(mechanism).variance(request.proportion)
+    )
 
 
 def _made(name: str, buckets: int, epsilon: float) -> Mechanism:
@@ -291,21 +239,24 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[PlanAlternative]:
         "margin": None,
         "epsilon": None,
     }
-    tries: list[tuple[Literal["margin", "epsilon", "people"], dict[str, Any]]] = [
+    tries: list[tuple[Literal["margin", "epsilon", "population"], dict[str, Any]]] = [
         ("margin", {"margin": found.margin / 2}),
         ("epsilon", {"epsilon": found.epsilon_local / 2}),
-        ("people", {"epsilon": found.epsilon_local, "population": max(1, found.population // 2)}),
+        (
+            "population",
+            {"epsilon": found.epsilon_local, "population": max(1, found.population // 2)},
+        ),
     ]
     out: list[PlanAlternative] = []
-    for changed, wishes in tries:
+    for changed, others in tries:
         try:
-            other = plan(**request.wishes(**{**base, **wishes}))
+            other = plan(**request.planner_arguments(**{**base, **others}))
         except (InfeasiblePlanError, ParameterError, PlanError):
             continue
         out.append(
             {
                 "changed": changed,
-                "people": other.population,
+                "population": other.population,
                 "margin": other.margin,
                 "epsilon": other.epsilon_local,
             }
@@ -316,13 +267,13 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[PlanAlternative]:
 def _curve(
     request: DesignRequest, mechanism: Mechanism, reports: float
 ) -> list[tuple[float, float]]:
-    """The ± at the planned share for epsilons from 0.2 to 6, with the same mechanism and number of
-    reports."""
+    """The ± at the planned proportion for epsilons from 0.2 to 6, with the same mechanism and
+    number of reports."""
     z, name, out = deviations(0.95), type(mechanism).__name__, []
     for epsilon in _CURVE:
         try:
             other = _reported(request, _made(name, request.buckets, epsilon))
-            out.append((epsilon, z * ExpectedSpread.of(other).stderr(request.share, reports)))
+            out.append((epsilon, z * ExpectedSpread.of(other).stderr(request.proportion, reports)))
         except (ParameterError, PlanError, TypeError):
             continue
     return out
@@ -345,18 +296,18 @@ def _cost(
 
 
 def simulate_design(request: DesignRequest) -> SimulationDocument:
-    """The design on simulated people with the guessed shares: what would be seen, repeated several
-    times."""
+    """The design on simulated people with the guessed proportions: what would be seen, repeated
+    several times."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)
     if guesses.size != request.buckets or guesses.sum() > 1 + 1e-9:
         raise ParameterError(
-            "guesses", guesses.size, f"must be {request.buckets} shares that sum to at most 1"
+            "guesses", guesses.size, f"must be {request.buckets} proportions that sum to at most 1"
         )
     try:
-        found = plan(**request.wishes())
+        found = plan(**request.planner_arguments())
     except PlanError as error:
         raise ParameterError("plan", "this design", f"cannot be simulated: {error}") from None
-    n, runs = _affordable(max(1, round(found.reports)), request)
+    n, trials = _affordable(max(1, round(found.reports)), request)
     weights = np.array([*guesses, max(0.0, 1 - float(guesses.sum()))])
     # every answer is in a bucket: the remainder goes to the last one, which is "other"
     if request.complete:
@@ -364,18 +315,18 @@ def simulate_design(request: DesignRequest) -> SimulationDocument:
         weights[-1] = 0
     weights /= weights.sum()
     estimates, covered = [], 0
-    for _ in range(runs):
+    for _ in range(trials):
         estimate = found.mechanism.estimate(_simulated_tally(found.mechanism, weights, n))
         low, high = estimate.interval(0.95).T
         truth = weights[: request.buckets]
         covered += int(((low <= truth) & (truth <= high)).sum())
         estimates.append(estimate.proportions.tolist())
     return {
-        "runs": runs,
-        "people": n,
+        "trials": trials,
+        "n_reports": n,
         "estimates": estimates,
         "covered": covered,
-        "intervals": runs * request.buckets,
+        "intervals": trials * request.buckets,
     }
 
 
@@ -383,7 +334,7 @@ def _affordable(reports: int, request: DesignRequest) -> tuple[int, int]:
     """How many people are simulated and how often, known before anything is drawn: fewer of them
     where there are many buckets."""
     n = min(reports, _MOST_DRAWN, _MOST_CELLS // request.buckets)
-    return n, max(1, min(request.runs, _MOST_DRAWN // n, _MOST_CELLS // (n * request.buckets)))
+    return n, max(1, min(request.trials, _MOST_DRAWN // n, _MOST_CELLS // (n * request.buckets)))
 
 
 def _simulated_tally(mechanism: Mechanism, weights: NDArray[np.float64], n: int) -> Tally:

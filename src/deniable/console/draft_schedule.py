@@ -14,7 +14,7 @@ _DAY = 86_400
 
 
 def draft_schedule(
-    every: str | int, until: str, now: int, window: str | None = None
+    every: str | int, end: str, now: int, window: str | None = None
 ) -> dict[str, int]:
     """Epochs of length `every` from now until a date, as a query states its schedule. An epoch of
     at most a day begins on a multiple of its length, a longer one at midnight."""
@@ -28,13 +28,13 @@ def draft_schedule(
             "window", window, "must be a multiple of every: windows are whole epochs"
         )
     try:
-        end = datetime.datetime.fromisoformat(until).replace(tzinfo=datetime.UTC)
+        last = datetime.datetime.fromisoformat(end).replace(tzinfo=datetime.UTC)
     except ValueError:
-        raise ParameterError("until", until, "must be a date such as 2027-03-14") from None
-    expires, grid = int(end.timestamp()), min(length, _DAY)
+        raise ParameterError("end", end, "must be a date such as 2027-03-14") from None
+    expires, grid = int(last.timestamp()), min(length, _DAY)
     origin = now // grid * grid
     if expires < origin + width:
-        raise ParameterError("until", until, "must leave time for one window")
+        raise ParameterError("end", end, "must leave time for one window")
     return {
         "origin": origin,
         "expires": expires,

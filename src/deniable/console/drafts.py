@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, TypedDict
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from deniable.console.draft_schedule import draft_schedule
 from deniable.console.risk import RiskDocument, query_risk
@@ -14,6 +14,7 @@ from deniable.errors import DeniableError, ParameterError
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.summary import summary
+from deniable.renames import current_names
 from deniable.sql.checking import check_sql
 
 __all__ = ["Draft", "DraftCheck", "DraftChecks", "check_draft"]
@@ -40,14 +41,19 @@ class Draft(BaseModel):
     columns: list[DraftColumn] = Field(max_length=8)
     every: str = Field(default="1 d", max_length=40)
     window: str | None = Field(default=None, max_length=40)
-    until: str = Field(default="", max_length=40)
+    end: str = Field(default="", max_length=40)
     budget: float | None = None
-    error: float | None = None
+    margin: float | None = None
     memoize: bool = False
     mechanism: dict[str, Any] | None = None
     sampling: float = 1.0
     population: int | None = None
     minimum_cohort: int = 100
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, given: Any) -> Any:
+        return current_names("Draft", given) if isinstance(given, dict) else given
 
 
 class DraftCheck(TypedDict):
@@ -176,7 +182,7 @@ def _check_columns(draft: Draft, note: Any) -> list[str]:
 
 def _check_times(draft: Draft, now: int, note: Any) -> dict[str, int] | None:
     try:
-        return draft_schedule(draft.every, draft.until, now, draft.window)
+        return draft_schedule(draft.every, draft.end, now, draft.window)
     except ParameterError as error:
         note(error.name, "bad", str(error))
         return None
@@ -209,7 +215,7 @@ def _query(draft: Draft, schedule: dict[str, int], proxies: list[str]) -> Query:
             "sampling": draft.sampling,
             "population": draft.population,
             "minimum_cohort": draft.minimum_cohort,
-            "budget": {"epsilon": draft.budget, "error": draft.error},
+            "budget": {"epsilon": draft.budget, "error": draft.margin},
             "memoize": draft.memoize,
             "instantaneous": "default",
         }

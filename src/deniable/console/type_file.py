@@ -15,9 +15,9 @@ from deniable.aggregator.web.documents import QUERY
 from deniable.aggregator.windows.series import SeriesDocument
 from deniable.aggregator.windows.stored import SERVED_WINDOW
 from deniable.console.console_documents import SessionDocument
-from deniable.console.design_plans import PLAN
 from deniable.console.drafts import DraftCheck
 from deniable.console.person_app import PersonDocument
+from deniable.console.plan_documents import PLAN
 from deniable.console.public_queries import PublicKeyDocument, PublicQuery
 from deniable.documents import jsdoc
 from deniable.privacy.release_accountant import SampledFields

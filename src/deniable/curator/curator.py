@@ -22,7 +22,7 @@ from deniable.errors import CuratorError, ParameterError
 __all__ = ["Curator", "GroupedCurator", "curator_histogram", "question"]
 
 _Number = TypeVar("_Number")
-_Shares = TypeVar("_Shares")
+_Proportions = TypeVar("_Proportions")
 _Label = TypeVar("_Label")
 
 
@@ -88,7 +88,7 @@ def question(statistic: str, *arguments: Any, **options: Any) -> CuratorQuestion
     return _STATISTICS[statistic](*arguments, **options)
 
 
-class _Asker(Generic[_Number, _Shares, _Label]):
+class _Asker(Generic[_Number, _Proportions, _Label]):
     """The statistics, of all rows together or of groups."""
 
     _view: CuratedView
@@ -212,7 +212,7 @@ class _Asker(Generic[_Number, _Shares, _Label]):
         bins: Any = None,
         bounds: Any = None,
         other: Hashable | None = "other",
-    ) -> _Shares:
+    ) -> _Proportions:
         """How many rows have each of the declared `labels`, or lie in each of the `bins`: edges, or
         a number of equal ones.
 

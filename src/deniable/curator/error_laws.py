@@ -82,9 +82,9 @@ class RatioError(Result):
     @property
     def stderr(self) -> float:
         """By the delta method; that of noise alone where it drowns the total."""
-        share = min(max(self.part / self.total, 0.0), 1.0) if self.total > 0 else 1.0
+        proportion = min(max(self.part / self.total, 0.0), 1.0) if self.total > 0 else 1.0
         spread = (
-            self.scale * math.sqrt(2 * ((1 - share) ** 2 + share**2)) / self.total
+            self.scale * math.sqrt(2 * ((1 - proportion) ** 2 + proportion**2)) / self.total
             if self.total > 0
             else math.inf
         )

@@ -71,11 +71,11 @@ class _Counts(CuratorQuestion):
         n = total if total is not None else max(round(float(counts.sum())), 1)
         k, proportions = counts.size, counts / n
         variance, covariance = np.full(k, noise.law.variance / n**2), None
-        shares = np.clip(proportions, 0, 1)
+        clipped = np.clip(proportions, 0, 1)
         if total is None:  # X_j - share_j times the sum of all X
-            variance = variance * ((1 - shares) ** 2 + (k - 1) * shares**2)
+            variance = variance * ((1 - clipped) ** 2 + (k - 1) * clipped**2)
         if k <= LARGEST_COVARIANCE:
-            moved = np.eye(k) if total is not None else np.eye(k) - shares[:, np.newaxis]
+            moved = np.eye(k) if total is not None else np.eye(k) - clipped[:, np.newaxis]
             covariance = noise.law.variance / n**2 * (moved @ moved.T)
         return Histogram(
             labels=self.labels,

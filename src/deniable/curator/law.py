@@ -154,8 +154,11 @@ def proportion_limits(
         return np.asarray(np.abs(noisy[:, np.newaxis] - r * totals[:, np.newaxis]) <= reach)
 
     drowned = totals <= 3 * scale * math.sqrt(2 * terms)
-    share = np.clip(noisy / np.where(drowned, 1.0, totals), 0, 1)
-    inside, outside = np.column_stack([share, share]), np.tile([0.0, 1.0], (noisy.size, 1))
+    proportion = np.clip(noisy / np.where(drowned, 1.0, totals), 0, 1)
+    inside, outside = (
+        np.column_stack([proportion, proportion]),
+        np.tile([0.0, 1.0], (noisy.size, 1)),
+    )
     ends = within(outside) | drowned[:, np.newaxis]
     return np.where(ends, [0.0, 1.0], boundaries(within, outside, inside))
 

@@ -130,9 +130,9 @@ class Histogram(Estimate):
         if self.total is not None:
             return np.full(self.noisy_counts.size, self.law.reach(level) / self.total)
         k = self.noisy_counts.size
-        shares = np.clip(self.noisy_counts / self.n, 0, 1)
+        proportions = np.clip(self.noisy_counts / self.n, 0, 1)
         weights = (
-            np.broadcast_to(-shares[:, np.newaxis], (k, k)) + np.eye(k)
+            np.broadcast_to(-proportions[:, np.newaxis], (k, k)) + np.eye(k)
             if k <= 512
             else np.ones((k, 1))
         )
@@ -171,8 +171,8 @@ class Histogram(Estimate):
         spans = [limits_text(limits, 0) for limits in self.count_interval()[:shown]]
         wide, far = max(map(len, counts)), max(map(len, spans))
         rows = [
-            f"{pad(str(label), width)}  {count:>{wide}}   {span:>{far}}   {100 * share:6.2f} %"
-            for label, count, span, share in zip(
+            f"{pad(str(label), width)}  {count:>{wide}}   {span:>{far}}   {100 * proportion:6.2f} %"
+            for label, count, span, proportion in zip(
                 self.labels, counts, spans, self.proportions, strict=False
             )
         ]

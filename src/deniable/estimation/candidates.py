@@ -1,17 +1,17 @@
 """Which candidate texts were sent, and how often, from the aggregated Bloom filters of cohorts.
 
-Cohort j has n_j reports and, after unbiasing, a share t[j, i] of senders whose filter holds bit i.
-A text v of share pi_v puts that share on each of its own bits x_v[j, i]. A text that is not a
-candidate sets any bit with probability tau = 1 - (1 - 1/bits)^h over the hash's choice, and the
-shares of all texts sum to 1; so
+Cohort j has n_j reports and, after unbiasing, a proportion t[j, i] of senders whose filter holds
+bit i. A text v of proportion pi_v puts that proportion on each of its own bits x_v[j, i]. A text
+that is not a candidate sets any bit with probability tau = 1 - (1 - 1/bits)^h over the hash's
+choice, and the proportions of all texts sum to 1; so
 
     E t[j, i] - tau = sum over candidates of pi_v (x_v[j, i] - tau),
 
 exactly if every text that was sent is a candidate, and on average over the hash if not.
 :func:`decode` solves this by least squares with the weights n_j, which depend on no answer, so the
 estimate is unbiased. The paper selects candidates by lasso first; here all stay in, because
-candidates selected by the same data would have shares that are too large and p-values that are too
-small.
+candidates selected by the same data would have proportions that are too large and p-values that are
+too small.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SMALL = 1 << 20
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CandidateEstimate(Estimate):
-    """An estimate of the shares of candidate texts, with a test of each against "nobody sent
+    """An estimate of the proportions of candidate texts, with a test of each against "nobody sent
     it"."""
 
     p_value: _Floats
@@ -55,16 +55,17 @@ class CandidateEstimate(Estimate):
     significance: float
     correction: str
     others: tuple[float, float]
-    """The share of all texts that are not candidates, and its standard error."""
+    """The proportion of all texts that are not candidates, and its standard error."""
     misfit: float
     """Spread of the cohorts about the fitted candidates, over what chance explains: near 1 if the
     candidates are all there is."""
 
     def projected(self) -> Estimate:
-        """The nearest proper shares: none negative, sum at most 1, because there may be other
+        """The nearest proper proportions: none negative, sum at most 1, because there may be other
         texts. Biased."""
         note = (
-            "projected onto shares that sum to at most 1: biased towards them; intervals are those"
+            "projected onto proportions that sum to at most 1: biased towards them; intervals are"
+            " those"
             " of the unbiased estimate"
         )
         return changed(self, _proper(self.proportions), note)
@@ -78,20 +79,22 @@ class CandidateEstimate(Estimate):
 class Decoded(NamedTuple):
     """What the regression found."""
 
-    shares: _Floats
+    proportions: _Floats
     covariance: _Floats
     p_values: _Floats
     misfit: float
 
 
 def decode(
-    shares: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int64], a: float, b: float
+    proportions: _Floats, sizes: NDArray[np.int64], positions: NDArray[np.int64], a: float, b: float
 ) -> Decoded:
-    """The candidates' shares, their covariance, and one-sided p-values against "nobody sent it".
+    """The candidates' proportions, their covariance, and one-sided p-values against "nobody sent
+    it".
 
-    `shares[j, i]` is the unbiased estimate of bit i in cohort j, `sizes[j]` the reports of cohort j
-    and `positions[v, j]` the bits of candidate v there, of which several may coincide; a true bit
-    is reported as 1 with probability `a`, another with `b`. Cohorts without reports are left out.
+    `proportions[j, i]` is the unbiased estimate of bit i in cohort j, `sizes[j]` the reports of
+    cohort j and `positions[v, j]` the bits of candidate v there, of which several may coincide; a
+    true bit is reported as 1 with probability `a`, another with `b`. Cohorts without reports are
+    left out.
 
     Covariance. With Z_j = x - tau, N = sum n_j Z_j' Z_j and S_j the covariance of one report's
     unbiased bits, it is N^-1 (sum n_j Z_j' S_j Z_j) N^-1. S_j has the bits' variances on its
@@ -102,17 +105,17 @@ def decode(
     variance on every bit, which is estimated from the excess of the residuals' sum of squares over
     its expectation and added. `misfit` is the ratio of these two.
 
-    Test. A candidate is detected only if its share is too large for chance by both of two standard
-    errors: the one above, and one from the residuals on the candidate's own bits (HC3; MacKinnon
-    and White 1985), with as many degrees of freedom as bits carry the estimate. The second catches
-    what the first cannot: a frequent text that is not a candidate but shares a few bits with one
-    raises only those bits.
+    Test. A candidate is detected only if its proportion is too large for chance by both of two
+    standard errors: the one above, and one from the residuals on the candidate's own bits (HC3;
+    MacKinnon and White 1985), with as many degrees of freedom as bits carry the estimate. The
+    second catches what the first cannot: a frequent text that is not a candidate but shares a few
+    bits with one raises only those bits.
     """
     present = np.flatnonzero(sizes > 0)
-    bits = shares.shape[1]
+    bits = proportions.shape[1]
     design = _Design(positions[:, present], bits)
     n = np.repeat(sizes[present].astype(np.float64), bits)
-    excess = shares[present].reshape(-1) - design.tau
+    excess = proportions[present].reshape(-1) - design.tau
     inverse = _inverse(design.gram(n))
     found = inverse @ design.transposed(n * excess)
     residual = excess - design.times(found)
@@ -134,8 +137,8 @@ def decode(
 
 
 def bit_ranges(sizes: _Floats, positions: NDArray[np.int64], bits: int) -> _Floats:
-    """How far one report can move the share of each candidate, if each of its unbiased bits moves
-    by 1: the worst cohort's sum."""
+    """How far one report can move the proportion of each candidate, if each of its unbiased bits
+    moves by 1: the worst cohort's sum."""
     present = np.flatnonzero(sizes > 0)
     design = _Design(positions[:, present], bits)
     inverse = _inverse(design.gram(np.repeat(sizes[present], bits)))
@@ -232,10 +235,10 @@ def _sampling_error(
 def _own_error(
     design: _Design, n: _Floats, inverse: _Floats, residual: _Floats
 ) -> tuple[_Floats, _Floats]:
-    """HC3 variances of the shares, and how many bits carry each, less one."""
+    """HC3 variances of the proportions, and how many bits carry each, less one."""
     own, second, fourth = (np.zeros(len(inverse)) for _ in range(3))
     for rows, x in design.cohorts():
-        # how far each bit moves each share
+        # how far each bit moves each proportion
         pull = n[rows.start] * (x @ inverse - design.tau * inverse.sum(axis=0))
         leverage = (x * pull).sum(axis=1) - design.tau * pull.sum(axis=1)
         pull *= pull
@@ -245,10 +248,10 @@ def _own_error(
     return own, np.maximum(second**2 / fourth - 1, 1)
 
 
-def _proper(shares: _Floats) -> _Floats:
-    """The nearest shares that are not negative and leave nothing negative to others."""
-    positive = np.maximum(shares, 0)
-    return positive if positive.sum() <= 1 else project(shares)
+def _proper(proportions: _Floats) -> _Floats:
+    """The nearest proportions that are not negative and leave nothing negative to others."""
+    positive = np.maximum(proportions, 0)
+    return positive if positive.sum() <= 1 else project(proportions)
 
 
 def _inverse(normal: _Floats) -> _Floats:

@@ -1,18 +1,18 @@
 """From unbiased proportions to ones that look like a distribution: always by name, because each of
 these trades bias for noise.
 
-Which to use, as measured by the tests (k = 1024, epsilon = 1, 100,000 reports, shares falling like
-1/rank^1.3):
+Which to use, as measured by the tests (k = 1024, epsilon = 1, 100,000 reports, proportions falling
+like 1/rank^1.3):
 
     method      sum 1   no negatives   bias                                          summed squared error
     (unbiased)  no      no             none                                          1
     norm        yes     no             none                                          1 - 1/k or so
-    norm-sub    yes     yes            large shares down a little, absent ones up    about 1/10
+    norm-sub    yes     yes            large proportions down a little, absent ones up    about 1/10
     base-cut    no      yes            none above the cut, down to 0 below it        about 1/14
     smooth      as was  no             towards the mean of the neighbours            depends on how smooth the truth is
 
 Setting negatives to 0 and dividing by the sum is not offered: noise on a thousand absent labels
-would count as people, and the largest share would come out as 0.09 instead of 0.28.
+would count as people, and the largest proportion would come out as 0.09 instead of 0.28.
 
 References. Wang, Lopuhaä-Zwakenberg, Li, Skoric and Li, "Locally differentially private frequency
 estimation with consistency", NDSS 2020 (norm, norm-sub, base-cut). Mallows, "Some comments on C_p",
@@ -52,7 +52,7 @@ def make_consistent(estimate: Estimate, method: str, **options: Any) -> Estimate
         raise ParameterError(
             "method",
             method,
-            "makes the shares sum to 1, but a person may have several of these labels",
+            "makes the proportions sum to 1, but a person may have several of these labels",
         )
     known = list(inspect.signature(chosen).parameters)[1:]
     for name, value in options.items():

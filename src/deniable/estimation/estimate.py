@@ -22,12 +22,12 @@ from deniable.estimation.exact_intervals import (
     rare_limits,
     small_population_limits,
 )
-from deniable.estimation.interval_laws import ShareLaw
+from deniable.estimation.interval_laws import ProportionLaw
 from deniable.estimation.intervals import (
     IntervalFields,
     StratumCounts,
     critical_values,
-    cut_to_shares,
+    cut_to_proportions,
     stratified_limits,
 )
 from deniable.estimation.report_counts import ReportCounts, with_n
@@ -46,8 +46,8 @@ _FEWEST_PLACES = 8
 class Estimate(Result):
     """Estimated proportions of the population, one per label, with the covariance of their errors.
 
-    The proportions are unbiased, so some may lie below 0 or above 1; the intervals of shares do
-    not. :meth:`projected` gives a proper distribution, by name.
+    The proportions are unbiased, so some may lie below 0 or above 1; the intervals of proportions
+    do not. :meth:`projected` gives a proper distribution, by name.
     """
 
     labels: tuple[Hashable, ...]
@@ -85,8 +85,8 @@ class Estimate(Result):
     """Whether a person has exactly one label, so that the proportions sum to 1. False for multiple
     choice."""
     score_law: tuple[_Floats, _Floats, _Floats] | None = None
-    """For each label, two coins and a number of reports with the same variance at any share, where
-    `support` and n do not say it (:mod:`deniable.estimation.score_laws`)."""
+    """For each label, two coins and a number of reports with the same variance at any proportion,
+    where `support` and n do not say it (:mod:`deniable.estimation.score_laws`)."""
     rare: NDArray[np.bool_] | None = None
     """With `score_law`: for each label, whether so few reports may support it that its limits must
     be exact."""
@@ -118,18 +118,18 @@ class Estimate(Result):
         - ``"normal"``: estimate ± Student's quantile times the standard error, with n - 1 degrees
           of freedom (strata: by Welch and Satterthwaite). Works for any estimate; may reach beyond
           [0, 1]; covers too little if few reports support a label.
-        - ``"score"``: all shares within that many of *their own* standard errors (Wilson's
+        - ``"score"``: all proportions within that many of *their own* standard errors (Wilson's
           interval, seen through the coins; for strata, of their sum). It is valid from 30 reports
           on and for rare labels; for populations of up to 200 people the exact law of the reports
           replaces standard errors. It is cut to [0, 1], so it need not contain an unbiased estimate
-          below 0; if no share fits the reports, it is a fiftieth of a standard error wide at the
-          edge. Needs a variance that depends on one share alone (`support` or `score_law`).
-        - ``"exact"``: all shares under which a count at least as extreme has more than half of 1 -
-          confidence on its side (Clopper and Pearson). It covers at least as often as stated,
-          whatever the share. Needs what "score" needs.
+          below 0; if no proportion fits the reports, it is a fiftieth of a standard error wide at
+          the edge. Needs a variance that depends on one proportion alone (`support`, `score_law`).
+        - ``"exact"``: all proportions under which a count at least as extreme has more than half of
+          1 - confidence on its side (Clopper and Pearson). It covers at least as often as stated,
+          whatever the proportion. Needs what "score" needs.
         - None: score if available, otherwise normal; exact if so few reports can support a label
-          that score intervals would miss at some shares. :meth:`covers_more` says for which labels
-          that is.
+          that score intervals would miss at some proportions. :meth:`covers_more` says for which
+          labels that is.
 
         `simultaneous` makes all rows cover together with the given probability. After
         :meth:`consistent` the interval is still that of the unbiased proportions, extended if
@@ -180,7 +180,7 @@ class Estimate(Result):
         counts = self._few_counts()
         if counts is not None:
             return self._small(counts, reach, self._rare(method))
-        return cut_to_shares(self._uncut(method, reach), self.stderr)
+        return cut_to_proportions(self._uncut(method, reach), self.stderr)
 
     def _rare(self, method: str | None) -> NDArray[np.bool_]:
         """The labels whose limits are exact."""
@@ -353,7 +353,7 @@ class Estimate(Result):
     @property
     def numeric(self) -> bool:
         """Whether the labels are points of a scale, better summarized by a mean and quantiles than
-        by shares."""
+        by proportions."""
         return len(self.labels) >= _FEWEST_PLACES and all(
             isinstance(label, float) for label in self.labels
         )
@@ -379,7 +379,7 @@ class Estimate(Result):
         )
 
     def __getitem__(self, label: Hashable) -> Statistic:
-        """The share of one label, with its standard error and its interval."""
+        """The proportion of one label, with its standard error and its interval."""
         if label not in self.labels:
             raise ParameterError(
                 "label",
@@ -387,7 +387,7 @@ class Estimate(Result):
                 f"must be one of {', '.join(map(str, self.labels[:8]))}{self._more()}",
             )
         at = self.labels.index(label)
-        law = ShareLaw(self, at)
+        law = ProportionLaw(self, at)
         return Statistic(
             str(label), float(self.proportions[at]), float(self.stderr[at]), self.n, law=law
         )
@@ -405,8 +405,8 @@ class Estimate(Result):
         )
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
-        """Draw the shares as bars with their intervals, with the truth as marks if given; returns
-        matplotlib's axes."""
+        """Draw the proportions as bars with their intervals, with the truth as marks if given;
+        returns matplotlib's axes."""
         from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - matplotlib is an extra, and slow to import
 
         return plot_estimate(self, ax, truth=truth, confidence=confidence)

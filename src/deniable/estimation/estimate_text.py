@@ -85,11 +85,11 @@ def estimate_display(estimate: Estimate, confidence: float = 0.95) -> Display:
         )
         for at in order
     ]
-    header = ("", "share", f"{coverage_text(confidence)} interval")
+    header = ("", "proportion", f"{coverage_text(confidence)} interval")
     bars = [Bar(label_text(row[0]), 100 * row[1], 100 * row[3], 100 * row[4]) for row in rows]
     columns = ("label", "estimate", "stderr", "low", "high")
     notes = (estimate.privacy_line(confidence), *estimate.notes)
-    return Display(columns, rows, notes, bars, "share (%)", texts=[header, *texts])
+    return Display(columns, rows, notes, bars, "proportion (%)", texts=[header, *texts])
 
 
 def privacy_line(estimate: Estimate, confidence: float = 0.95) -> str:

@@ -47,8 +47,8 @@ made the steps least felt."""
 
 
 def few_reports(n: float | _Floats, a: _Floats, b: _Floats) -> NDArray[np.bool_]:
-    """Whether a true share exists at which the count of supporting reports has a variance below
-    `FEWEST`.
+    """Whether a true proportion exists at which the count of supporting reports has a variance
+    below `FEWEST`.
 
     It depends on the number of reports and on the coins alone, not on the counts: what an interval
     claims must not depend on the noise that decides whether it contains the truth.
@@ -75,13 +75,13 @@ def rate_limits(counts: _Floats, n: float | _Floats, confidence: float | _Floats
 
 
 def rare_limits(
-    shares: _Floats,
+    proportions: _Floats,
     support: tuple[_Floats, _Floats],
     n: float | _Floats,
     population: int | None,
     reach: _Floats,
 ) -> _Floats:
-    """Low and high of shares by :func:`rate_limits`, for the confidence that `reach` normal
+    """Low and high of proportions by :func:`rate_limits`, for the confidence that `reach` normal
     standard errors have; not cut.
 
     In a finite population each distance shrinks as that of the score interval does, down to one
@@ -90,16 +90,17 @@ def rare_limits(
     from scipy.special import erf  # noqa: PLC0415 - slow to import
 
     a, b = support
-    counts = np.clip(n * (b + (a - b) * shares), 0, n)
+    counts = np.clip(n * (b + (a - b) * proportions), 0, n)
     whole = counts.round()
     counts = np.where(np.abs(counts - whole) < 1e-6, whole, counts)
     limits = (rate_limits(counts, n, erf(reach / np.sqrt(2))) - b[:, None]) / (a - b)[:, None]
     limits.sort(axis=1)
     if population is None:
         return limits
-    centre = shares[:, None]
+    centre = proportions[:, None]
     sampled, bounded = (
-        np.abs(score_limits(shares, support, n, of, reach) - centre) for of in (None, population)
+        np.abs(score_limits(proportions, support, n, of, reach) - centre)
+        for of in (None, population)
     )
     shrink = np.divide(bounded, sampled, out=np.ones_like(sampled), where=sampled > 0)
     outward = np.array([-1.0, 1.0])
@@ -117,7 +118,7 @@ def small_population_limits(
     confidence: float,
     at_least: bool = False,
 ) -> _Floats:
-    """Low and high share of a label, for each count of supporting reports among `n` out of
+    """Low and high proportion of a label, for each count of supporting reports among `n` out of
     `population` people.
 
     For every possible truth, a region of counts is chosen whose probability is as close to

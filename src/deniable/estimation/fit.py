@@ -1,7 +1,7 @@
 """Whether reports can come from a mechanism at all: answers that were never randomized give
 impossible estimates.
 
-An estimated share may lie below 0 or above 1, but only by so much. If nobody has a label, its
+An estimated proportion may lie below 0 or above 1, but only by so much. If nobody has a label, its
 estimate is 0 on average, with a variance from the coins alone; so the probability of an estimate
 below 0 can be bounded without knowing the truth. The same applies at 1.
 """
@@ -68,7 +68,8 @@ def misfit(
         return ()
     return (
         (
-            f"THESE REPORTS DO NOT FIT THE MECHANISM: the share of {str(labels[at])!r} would be"
+            f"THESE REPORTS DO NOT FIT THE MECHANISM: the proportion of {str(labels[at])!r} would"
+            " be"
             f" {100 * proportions[at]:.1f} %, which happens by chance with {p_text(p_value)}. Were"
             " they randomized, and with these parameters?"
         ),
@@ -106,7 +107,7 @@ class FitTest(Result):
 def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     """Whether these reports can come from the mechanism, under any truth at all.
 
-    Two tests, and twice the smaller p-value. For every label: how far its estimated share lies
+    Two tests, and twice the smaller p-value. For every label: how far its estimated proportion lies
     outside 0 to 1, relative to the coins' own error (:func:`misfit`, which every estimate runs).
     And for a matrix of up to 512 reports: the likelihood ratio of the observed counts against the
     likeliest distribution, by a chi-square with one degree of freedom less than there are reports,
@@ -115,11 +116,11 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     >>> from deniable import BinaryResponse
     >>> survey = BinaryResponse(p=0.5, q=0.5)
     >>> print(fit_test(survey, survey.reports([0] * 900 + [1] * 100)))  # doctest: +ELLIPSIS
-    1,000 reports do not fit the mechanism: the share of ... %, p < 1e-16
+    1,000 reports do not fit the mechanism: the proportion of ... %, p < 1e-16
     """
     tally = mechanism.gather(reports)
     proportions = mechanism.solve(tally.counts, tally.n)[0]
-    found = [(1.0, "all shares lie within 0 to 1")]
+    found = [(1.0, "all proportions lie within 0 to 1")]
     edges = mechanism.edge_errors()
     if edges is not None:
         at, p_value = _worst(proportions, tally.n, edges)
@@ -127,7 +128,8 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
             found.append(
                 (
                     p_value,
-                    f"the share of {mechanism.labels[at]} would be {100 * proportions[at]:.1f} %",
+                    f"the proportion of {mechanism.labels[at]} would be"
+                    f" {100 * proportions[at]:.1f} %",
                 )
             )
     channel = mechanism.channel()
@@ -139,7 +141,7 @@ def fit_test(mechanism: _Mechanism, reports: Any) -> FitTest:
     ):
         found.append(_likelihood_ratio(tally.counts, channel))
     p_value, reason = min(found)
-    # An impossible share says more to a person than a likelihood ratio, whichever p-value is
+    # An impossible proportion says more to a person than a likelihood ratio, whichever p-value is
     # smaller.
     telling = next((why for p, why in found if p < _TELLING), reason)
     return FitTest(min(1.0, 2 * p_value), telling, tally.n)

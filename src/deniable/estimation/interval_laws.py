@@ -19,9 +19,9 @@ __all__ = [
     "IntervalLaw",
     "LikelihoodLaw",
     "OwnVarianceLaw",
+    "ProportionLaw",
     "QuadraticLaw",
     "QuantileLaw",
-    "ShareLaw",
     "ShortfallLaw",
     "WidenedLaw",
 ]
@@ -255,8 +255,8 @@ class OwnVarianceLaw(Result):
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodLaw(Result):
-    """For a share in [0, 1] that mixes two known distributions of reports: the shares that a
-    likelihood-ratio test accepts."""
+    """For a proportion in [0, 1] that mixes two known distributions of reports: the proportions
+    that a likelihood-ratio test accepts."""
 
     value: float
     counts: NDArray[np.int64]
@@ -273,7 +273,7 @@ class LikelihoodLaw(Result):
             outside = edge
             if most - self._likelihood(edge) > drop:
                 outside = boundary(
-                    lambda share: most - self._likelihood(share) > drop, self.value, edge
+                    lambda proportion: most - self._likelihood(proportion) > drop, self.value, edge
                 )
             ends.append(outside)
         return ends[0], ends[1]
@@ -282,15 +282,17 @@ class LikelihoodLaw(Result):
         """It covers as stated."""
         return False
 
-    def _likelihood(self, share: float) -> float:
+    def _likelihood(self, proportion: float) -> float:
         from scipy.special import xlogy  # noqa: PLC0415 - slow to import
 
-        return float(xlogy(self.counts, share * self.having + (1 - share) * self.without).sum())
+        return float(
+            xlogy(self.counts, proportion * self.having + (1 - proportion) * self.without).sum()
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class ShareLaw(Result):
-    """For the share of one label: the interval that the whole estimate gives it."""
+class ProportionLaw(Result):
+    """For the proportion of one label: the interval that the whole estimate gives it."""
 
     estimate: Any
     place: int

@@ -18,7 +18,7 @@ __all__ = [
     "IntervalFields",
     "StratumCounts",
     "critical_values",
-    "cut_to_shares",
+    "cut_to_proportions",
     "p_text",
     "score_limits",
     "skewed_reach",
@@ -138,19 +138,20 @@ def _largest(confidence: float, covariance: _Floats) -> float:
 
 
 def score_limits(
-    shares: _Floats,
+    proportions: _Floats,
     support: tuple[_Floats, _Floats],
     n: float | _Floats,
     population: int | None,
     reach: float | _Floats,
 ) -> _Floats:
-    """The shares r that are at most `reach` of their own standard errors away from the estimate:
-    one row per label, low and high.
+    """The proportions r that are at most `reach` of their own standard errors away from the
+    estimate: one row per label, low and high.
 
     Solves (estimate - r)^2 = reach^2 V(r) with V(r) = lam (1 - lam) / ((a - b)^2 n) - r (1 - r)/U,
     lam = b + (a - b) r: a quadratic in r. With a = 1, b = 0 and no U it is Wilson's interval
-    (1927). The variance is the one the share r would have, not the one the data happen to show,
-    which is why it is valid for few reports and rare labels. The limits are not cut to [0, 1].
+    (1927). The variance is the one the proportion r would have, not the one the data happen to
+    show, which is why it is valid for few reports and rare labels. The limits are not cut to [0,
+    1].
 
     >>> one, zero = np.array([1.0]), np.array([0.0])
     >>> score_limits(np.array([0.1]), (one, zero), 30, None, 1.96).round(4).tolist()
@@ -164,11 +165,11 @@ def score_limits(
     slope = (1 - 2 * b) / (n * gap) - of_all
     square = of_all - 1 / n
     squared_reach = np.asarray(reach, dtype=np.float64) ** 2
-    middle = shares + squared_reach * slope / 2
+    middle = proportions + squared_reach * slope / 2
     lead = 1 - squared_reach * square
     # V at the estimate itself is never negative, so the estimate always is a solution of the
     # inequality and the root is real.
-    root = np.sqrt(np.maximum(middle**2 - lead * (shares**2 - squared_reach * constant), 0))
+    root = np.sqrt(np.maximum(middle**2 - lead * (proportions**2 - squared_reach * constant), 0))
     return np.column_stack([middle - root, middle + root]) / np.reshape(lead, (-1, 1))
 
 
@@ -198,7 +199,7 @@ def stratified_limits(strata: Sequence[StratumCounts], reach: _Floats) -> _Float
     without bias. A stratum of a single report has no variance of its own: it gets that of the
     overall proportion.
 
-    What is left of the variances' noise, after what they share with the proportions, is 2
+    What is left of the variances' noise, after what they proportion with the proportions, is 2
     v_i^2/(n_i (n_i - 1)) in each stratum, exactly, because reports are ones and zeros. t is
     Student's quantile with the degrees of freedom that follow by Satterthwaite, (sum v_i)^2 / sum
     (v_i^2/(n_i (n_i - 1))). The limits are not cut to [0, 1].
@@ -211,18 +212,18 @@ def stratified_limits(strata: Sequence[StratumCounts], reach: _Floats) -> _Float
         )
     centre = sum((part.weight * part.proportions for part in strata), np.zeros(reach.size))
     variance, slope, square, total, noise = np.zeros((5, reach.size))
-    for weight, shares, (a, b), reports, population, degrees in strata:
+    for weight, proportions, (a, b), reports, population, degrees in strata:
         gap, of_all = a - b, 0.0 if population is None else 1 / population
         n, alone = np.broadcast_to(reports, reach.shape), np.broadcast_to(reports, reach.shape) <= 1
         linear = (1 - 2 * b) / (n * gap) - of_all
         pooled = np.clip(centre, 0, 1)
         typical = b * (1 - b) / (n * gap**2) + linear * pooled + (of_all - 1 / n) * pooled**2
-        rate = b + gap * shares
+        rate = b + gap * proportions
         others = np.where(alone, 1, n - 1)
         own = rate * (1 - rate) / (gap**2 * others)
-        own = np.where(alone, typical, own - (shares * (1 - shares) + own) * of_all)
+        own = np.where(alone, typical, own - (proportions * (1 - proportions) + own) * of_all)
         variance += weight**2 * own
-        slope += weight**2 * (linear + 2 * shares * (of_all - 1 / n))
+        slope += weight**2 * (linear + 2 * proportions * (of_all - 1 / n))
         square += weight**2 * (1 / n - of_all)
         term = weight**2 * np.maximum(typical, 1e-30)
         total += term
@@ -233,9 +234,9 @@ def stratified_limits(strata: Sequence[StratumCounts], reach: _Floats) -> _Float
     return np.column_stack([centre + (half - root) / lead, centre + (half + root) / lead])
 
 
-def cut_to_shares(limits: _Floats, stderr: _Floats) -> _Floats:
-    """Limits cut to [0, 1]. If no share fits the reports, a short interval at the edge: a point
-    would claim certainty."""
+def cut_to_proportions(limits: _Floats, stderr: _Floats) -> _Floats:
+    """Limits cut to [0, 1]. If no proportion fits the reports, a short interval at the edge: a
+    point would claim certainty."""
     cut = np.clip(limits, 0, 1)
     edge = _EDGE * np.where(np.isfinite(stderr), stderr, 0.0)
     cut[:, 1] = np.maximum(cut[:, 1], np.minimum(edge, 1))
@@ -243,15 +244,18 @@ def cut_to_shares(limits: _Floats, stderr: _Floats) -> _Floats:
     return cut
 
 
-def square_and_add(shares: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]) -> _Floats:
-    """Limits for a weighted sum of independent shares, from (weight, share, limits) of each.
+def square_and_add(
+    proportions: _Floats, parts: Sequence[tuple[float, _Floats, _Floats]]
+) -> _Floats:
+    """Limits for a weighted sum of independent proportions, from (weight, proportion, limits) of
+    each.
 
     The distance to either limit is the root of the summed squares of the parts' weighted distances
     (Newcombe 1998; Zou and Donner 2008), so that the skewness of the parts' intervals is kept.
     """
-    below = sum((weight * (share - limits[:, 0])) ** 2 for weight, share, limits in parts)
-    above = sum((weight * (limits[:, 1] - share)) ** 2 for weight, share, limits in parts)
-    return np.column_stack([shares - np.sqrt(below), shares + np.sqrt(above)])
+    below = sum((weight * (proportion - limits[:, 0])) ** 2 for weight, proportion, limits in parts)
+    above = sum((weight * (limits[:, 1] - proportion)) ** 2 for weight, proportion, limits in parts)
+    return np.column_stack([proportions - np.sqrt(below), proportions + np.sqrt(above)])
 
 
 def skewed_reach(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deniable.checks import check_range, whole
 from deniable.estimation.surveys.one_person import check_prior, matched
 from deniable.matrices import left_inverse
+from deniable.renames import reads_old_names
 from deniable.results import Result
 
 __all__ = [
@@ -77,19 +78,20 @@ def value_errors(k: int, epsilon: float, prior: Any = None) -> ErrorComparison:
     )
 
 
-def proportion_errors(k: int, epsilon: float, n: int, shares: Any = None) -> ErrorComparison:
+@reads_old_names
+def proportion_errors(k: int, epsilon: float, n: int, proportions: Any = None) -> ErrorComparison:
     """For each value, the variance of its estimated proportion from n reports.
 
     The diagonal of P^-1 (diag(lam) - lam lam') P^-T / n; the paper's n - 1 belongs to the estimate
     of it from the reports. Theorem 3 (k = 2): randomized response is never worse. For k > 2 the
-    paper has no proof; over the epsilons and shares the tests try, its mean variance is far
+    paper has no proof; over the epsilons and proportions the tests try, its mean variance is far
     smaller.
 
     >>> versus = proportion_errors(2, 1.0, 1_000)
     >>> versus.response.round(6).tolist(), versus.laplace.round(6).tolist()
     ([0.001171, 0.001171], [0.001615, 0.001615])
     """
-    pi = check_prior(shares, _check_k(k))
+    pi = check_prior(proportions, _check_k(k))
     whole("n", n, 1)
     noisy = laplace_matrix(k, epsilon)
     flat = np.full(k, 1 / k)

@@ -1,4 +1,4 @@
-"""Pictures of estimates: shares with their error bars, tables as heat maps. Needs the extra
+"""Pictures of estimates: proportions with their error bars, tables as heat maps. Needs the extra
 `plot`."""
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def plot_estimate(
     confidence: float = 0.95,
     title: str | None = None,
 ) -> Any:
-    """Draw the shares as bars with their intervals, and the truth as marks if given; returns the
-    axes.
+    """Draw the proportions as bars with their intervals, and the truth as marks if given; returns
+    the axes.
 
     Long labels are drawn beside horizontal bars; of many labels, only the largest are drawn.
     """
@@ -54,9 +54,9 @@ def plot_estimate(
         )
     places = np.arange(len(order))
     low, high = 100 * estimate.interval(confidence)[order].T
-    shares = 100 * estimate.proportions[order]
-    # Around its own middle: an interval need not be centred on the share, nor contain one that is
-    # below 0.
+    proportions = 100 * estimate.proportions[order]
+    # Around its own middle: an interval need not be centred on the proportion, nor contain one that
+    # is below 0.
     middle, reach = (low + high) / 2, (high - low) / 2
     style = {
         "fmt": "none",
@@ -65,20 +65,20 @@ def plot_estimate(
         "label": f"{100 * confidence:g} % interval",
     }
     if lying:
-        ax.barh(places, shares, height=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
+        ax.barh(places, proportions, height=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
         ax.errorbar(middle, places, xerr=reach, **style)
     else:
-        ax.bar(places, shares, width=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
+        ax.bar(places, proportions, width=0.7, color=_ESTIMATE, alpha=0.55, label="estimate")
         ax.errorbar(places, middle, yerr=reach, **style)
     if truth is not None:
-        true_shares = np.asarray(truth, dtype=np.float64)
-        if true_shares.shape != estimate.proportions.shape:
+        true_proportions = np.asarray(truth, dtype=np.float64)
+        if true_proportions.shape != estimate.proportions.shape:
             raise ParameterError(
                 "truth",
-                true_shares.shape,
-                f"must hold {len(estimate.labels)} shares, one per label",
+                true_proportions.shape,
+                f"must hold {len(estimate.labels)} proportions, one per label",
             )
-        known = 100 * true_shares[order]
+        known = 100 * true_proportions[order]
         ax.plot(
             *((known, places) if lying else (places, known)),
             "D",
@@ -94,11 +94,11 @@ def plot_estimate(
         ax.axvline(0, color="0.4", linewidth=0.8)
         ax.set_yticks(places, [wrapped(str(estimate.labels[at])) for at in order])
         ax.invert_yaxis()
-        ax.set_xlabel("share of the population (%)")
+        ax.set_xlabel("proportion of the population (%)")
     else:
         ax.axhline(0, color="0.4", linewidth=0.8)
         name_ticks(ax, [estimate.labels[at] for at in order], "x")
-        ax.set_ylabel("share of the population (%)")
+        ax.set_ylabel("proportion of the population (%)")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
     return ax
@@ -107,8 +107,8 @@ def plot_estimate(
 def plot_table(
     table: Table, ax: Any = None, *, title: str | None = None, confidence: float = 0.95
 ) -> Any:
-    """Draw a table of two axes as a heat map, each cell with its share and interval; returns the
-    axes."""
+    """Draw a table of two axes as a heat map, each cell with its proportion and interval; returns
+    the axes."""
     if len(table.axes) != 2:
         raise ParameterError(
             "table", table.axes, "must have two axes to be drawn: take a marginal() of two"
@@ -117,17 +117,18 @@ def plot_table(
     rows, columns = table.shape
     if ax is None:
         _, ax = plt.subplots(figsize=(1.6 + 0.95 * columns, 1.4 + 0.5 * rows), layout="constrained")
-    shares = 100 * table.proportions
-    image = ax.imshow(shares, cmap="Blues", aspect="auto", vmin=min(0.0, float(shares.min())))
+    proportions = 100 * table.proportions
+    image = ax.imshow(
+        proportions, cmap="Blues", aspect="auto", vmin=min(0.0, float(proportions.min()))
+    )
     limits = table.interval(confidence)
-    dark = (shares.max() + min(0.0, shares.min())) / 2
-    if shares.size <= 200:
+    dark = (proportions.max() + min(0.0, proportions.min())) / 2
+    if proportions.size <= 200:
         for row in range(rows):
             for column in range(columns):
-                text = (
-                    f"{shares[row, column]:.1f}\n{limits_text(limits[row, column], 1, factor=100)}"
-                )
-                colour = "white" if shares[row, column] > dark else "black"
+                ends = limits_text(limits[row, column], 1, factor=100)
+                text = f"{proportions[row, column]:.1f}\n{ends}"
+                colour = "white" if proportions[row, column] > dark else "black"
                 ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     ax.set_xlabel(table.axes[1])
     ax.set_ylabel(table.axes[0])
@@ -136,7 +137,7 @@ def plot_table(
     ax.set_title(
         title or f"{table.n:,} reports, epsilon {table.epsilon:.3g} per person", fontsize=10
     )
-    ax.figure.colorbar(image, ax=ax, label="share (%)")
+    ax.figure.colorbar(image, ax=ax, label="proportion (%)")
     return ax
 
 

@@ -109,10 +109,10 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     Each batch is weighted by its inverse variance, label by label. The observed variance of a batch
     is correlated with its estimate (few supporting reports look both rare and certain), so
     weighting by it would be biased. The weights come instead from the variance as a function of the
-    share, at one share for all batches: first 1/k, then the resulting pilot estimate. That pilot is
-    uncorrelated with the differences between batches, so that the result stays unbiased to first
-    order. Batches of a general matrix have no such function; then each batch has one weight, from
-    its summed variance.
+    proportion, at one proportion for all batches: first 1/k, then the resulting pilot estimate.
+    That pilot is uncorrelated with the differences between batches, so that the result stays
+    unbiased to first order. Batches of a general matrix have no such function; then each batch has
+    one weight, from its summed variance.
 
     The batches contain different people. In a finite population, the same for all, they are parts
     of one sample, and the error bars account for it. `epsilon` is the largest of the batches'; a
@@ -219,11 +219,11 @@ def _infinite(part: Estimate) -> Moments:
     """The moments in an infinite population, undoing :func:`finite`."""
     if part.population is None:
         return _moments(part)
-    shares = np.clip(part.proportions, 0, 1)
-    variance = part.variance + shares * (1 - shares) / part.population
+    proportions = np.clip(part.proportions, 0, 1)
+    variance = part.variance + proportions * (1 - proportions) / part.population
     covariance = part.covariance
     if covariance is not None:
-        covariance = covariance - np.outer(shares, shares) / part.population
+        covariance = covariance - np.outer(proportions, proportions) / part.population
         np.fill_diagonal(covariance, variance)
     return part.proportions, variance, covariance
 
@@ -233,13 +233,13 @@ def _weighted_sum(weights: NDArray[np.float64], moments: Sequence[Moments]) -> M
     proportions = np.zeros_like(moments[0][0])
     variance = np.zeros_like(proportions)
     covariance: _Floats | None = np.zeros((proportions.size, proportions.size))
-    for weight, (shares, spread, joint) in zip(weights, moments, strict=True):
-        proportions = proportions + weight * shares
+    for weight, (part, spread, joint) in zip(weights, moments, strict=True):
+        proportions = proportions + weight * part
         variance = variance + weight**2 * spread
         if covariance is None or joint is None:
             covariance = None
             continue
-        w = np.broadcast_to(weight, shares.shape)
+        w = np.broadcast_to(weight, part.shape)
         covariance = covariance + np.outer(w, w) * joint
     return proportions, variance, covariance
 
@@ -249,13 +249,13 @@ def _inverse_variance_weights(parts: Sequence[Estimate], variances: Sequence[_Fl
     k = len(parts[0].labels)
     functions = [_variance_function(part) for part in parts]
     if all(function is not None for function in functions):
-        share = np.full(k, 1 / k)
+        proportion = np.full(k, 1 / k)
         for _ in range(2):
             inverse = np.array(
-                [1 / function(share) for function in functions if function is not None]
+                [1 / function(proportion) for function in functions if function is not None]
             )
             weights = inverse / inverse.sum(axis=0)
-            share = np.clip(
+            proportion = np.clip(
                 (weights * np.array([part.proportions for part in parts])).sum(axis=0), 0, 1
             )
         return np.asarray(weights)
@@ -270,8 +270,8 @@ def _variance_function(part: Estimate) -> Any:
         return None
     a, b = part.support
 
-    def variance(share: _Floats) -> _Floats:
-        rate = b + (a - b) * share
+    def variance(proportion: _Floats) -> _Floats:
+        rate = b + (a - b) * proportion
         return np.asarray(rate * (1 - rate) / ((a - b) ** 2 * part.n))
 
     return variance

@@ -1,10 +1,10 @@
 """Score intervals of estimates whose reports do not simply support a label or not: weighted,
 combined, or of a general matrix.
 
-A score interval needs the variance that the estimate of a label has if its true share is r. For
-reports that support labels it is a quadratic in r with two coins and a number of reports; here the
-same kind of quadratic is derived, and stated as the coins and the number of reports that would have
-it.
+A score interval needs the variance that the estimate of a label has if its true proportion is r.
+For reports that support labels it is a quadratic in r with two coins and a number of reports; here
+the same kind of quadratic is derived, and stated as the coins and the number of reports that would
+have it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ScoreLaw = tuple[_Floats, _Floats, _Floats]
 
 def equivalent_coins(constant: _Floats, slope: _Floats, n: _Floats) -> ScoreLaw:
     """The coins a and b with which n reports have the variance (constant + slope r - r^2)/n at a
-    share r.
+    proportion r.
 
     b (1 - b)/g^2 = constant and (1 - 2 b)/g = slope, with g = a - b.
 
@@ -45,15 +45,15 @@ def matrix_law(
     """For a channel and its inverse: the law of each label, and whether so few reports may carry it
     that limits must be exact.
 
-    If a label has share r and the others have theirs in proportion, its estimate has the variance
-    (A r + B (1 - r) - r^2)/n, with A and B the mean squares of a report's contribution under the
-    label and under the others. Whether limits are exact is decided by the least B of any truth, and
-    so does not depend on the reports.
+    If a label has proportion r and the others have theirs in proportion, its estimate has the
+    variance (A r + B (1 - r) - r^2)/n, with A and B the mean squares of a report's contribution
+    under the label and under the others. Whether limits are exact is decided by the least B of any
+    truth, and so does not depend on the reports.
     """
     squares = inverse**2 @ channel  # one row per label, one column per truth
-    own, shares = np.diagonal(squares), project(proportions)
-    others = squares @ shares - own * shares
-    rest = np.divide(others, 1 - shares, out=squares.mean(axis=1), where=shares < 1 - 1e-9)
+    own, projected = np.diagonal(squares), project(proportions)
+    others = squares @ projected - own * projected
+    rest = np.divide(others, 1 - projected, out=squares.mean(axis=1), where=projected < 1 - 1e-9)
     counts = np.full(own.size, float(n))
     least = np.where(np.eye(own.size, dtype=bool), np.inf, squares).min(axis=1, initial=np.inf)
     a, b, _ = equivalent_coins(least, own - least, counts)
@@ -61,8 +61,8 @@ def matrix_law(
 
 
 def combined_law(weights: _Floats, laws: Sequence[ScoreLaw]) -> ScoreLaw:
-    """The law of a weighted sum of independent estimates of the same shares; one row of weights per
-    estimate."""
+    """The law of a weighted sum of independent estimates of the same proportions; one row of
+    weights per estimate."""
     constant, slope, square = np.zeros((3, weights.shape[1]))
     for weight, (a, b, n) in zip(weights, laws, strict=True):
         gap, part = a - b, weight**2 / n

@@ -135,9 +135,9 @@ def affine_moments(
     """
     proportions = (sums / n - zero) / (one - zero)
     # only here: outside [0, 1] a sampling variance would be negative
-    shares = np.clip(proportions, 0, 1)
+    clipped = np.clip(proportions, 0, 1)
     scale = 1 / max(n - 1, 1)
-    spread = scale * (variance / (one - zero) ** 2 + shares * (1 - shares))
+    spread = scale * (variance / (one - zero) ** 2 + clipped * (1 - clipped))
     covariance = None
     if proportions.size <= largest_covariance():
         covariance = np.outer(proportions, -scale * proportions)
@@ -167,10 +167,10 @@ def finite(moments: Moments, population: int | None) -> Moments:
     proportions, variance, covariance = moments
     if population is not None:
         # only here: outside [0, 1] a sampling variance would be negative
-        shares = np.clip(proportions, 0, 1)
-        variance = np.maximum(variance - shares * (1 - shares) / population, LEAST * variance)
+        clipped = np.clip(proportions, 0, 1)
+        variance = np.maximum(variance - clipped * (1 - clipped) / population, LEAST * variance)
         if covariance is not None:
-            covariance = covariance + np.outer(shares, shares) / population
+            covariance = covariance + np.outer(clipped, clipped) / population
             np.fill_diagonal(covariance, variance)
     if covariance is not None:
         covariance = without_negative_eigenvalues(covariance)

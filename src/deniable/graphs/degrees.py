@@ -66,13 +66,14 @@ class DegreeDistribution(Result):
 
     def _display(self, confidence: float = 0.95) -> Display:
         rows = [
-            (k, float(share), float(low), float(high))
-            for k, share, low, high in zip(
+            (k, float(proportion), float(low), float(high))
+            for k, proportion, low, high in zip(
                 self.thresholds, self.at_most, self.low, self.high, strict=True
             )
         ]
         bars = [
-            Bar(f"at most {k}", 100 * share, 100 * low, 100 * high) for k, share, low, high in rows
+            Bar(f"at most {k}", 100 * proportion, 100 * low, 100 * high)
+            for k, proportion, low, high in rows
         ]
         notes = (f"{self.nodes:,} nodes; the limits cover {100 * self.confidence:g} % or more",)
         return Display(("degree at most", "nodes", "low", "high"), rows, notes, bars, "nodes (%)")
@@ -221,15 +222,15 @@ def _proportions(
     from scipy.special import betaincinv  # noqa: PLC0415 - slow to import
 
     n, ordered = seen.size, np.sort(seen)
-    share = np.searchsorted(ordered, at, side="right") / n
+    proportion = np.searchsorted(ordered, at, side="right") / n
     width = max(noise / 2, 1.0)
     density = (
         np.searchsorted(ordered, at + width, side="right")
         - np.searchsorted(ordered, at - width, side="left")
     ) / (2 * width * n)
-    own = np.maximum(share * (1 - share), 1 / n)
+    own = np.maximum(proportion * (1 - proportion), 1 / n)
     size = n * own / (own + n * shared * density**2)
-    x = share * size
+    x = proportion * size
     low = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), size - x + 1, tail), 0.0)
     high = np.where(x < size, betaincinv(x + 1, np.maximum(size - x, 1e-9), 1 - tail), 1.0)
     return low, high

@@ -74,15 +74,15 @@ def _kilowatt_hours(random: np.random.Generator, n: int) -> NDArray[Any]:
 
 
 _TOPICS = ("#sport", "#music", "#news", "#weather", "#cats")
-_TOPIC_SHARES = (0.22, 0.18, 0.15, 0.08, 0.05)
+_TOPIC_PROPORTIONS = (0.22, 0.18, 0.15, 0.08, 0.05)
 _WORDS = ("what a day", "again", "did you see this", "not bad", "at last", "who knew")
 
 
 def _texts(random: np.random.Generator, n: int) -> NDArray[Any]:
     """Short texts, two thirds of them about one of a few topics."""
     topics = np.array([f"{topic} " for topic in _TOPICS] + ["@friend ", ""])
-    rest = 1 - sum(_TOPIC_SHARES)
-    chosen = random.choice(topics, n, p=[*_TOPIC_SHARES, 0.5 * rest, 0.5 * rest])
+    rest = 1 - sum(_TOPIC_PROPORTIONS)
+    chosen = random.choice(topics, n, p=[*_TOPIC_PROPORTIONS, 0.5 * rest, 0.5 * rest])
     return np.char.add(chosen, random.choice(np.array(_WORDS), n))
 
 

@@ -19,12 +19,16 @@ _EXPECTED = 2.0**50
 show."""
 
 
-def infinite_population_errors(mechanism: Mechanism, n: int, shares: Any) -> NDArray[np.float64]:
+def infinite_population_errors(
+    mechanism: Mechanism, n: int, proportions: Any
+) -> NDArray[np.float64]:
     """The standard errors of `n` reports of people drawn from a population without end."""
-    true = np.asarray(shares, dtype=np.float64)
+    true = np.asarray(proportions, dtype=np.float64)
     if true.shape != (len(mechanism.labels),) or not np.isclose(true.sum(), 1) or true.min() < 0:
         raise ParameterError(
-            "shares", np.shape(shares), f"must be {len(mechanism.labels)} proportions that sum to 1"
+            "proportions",
+            np.shape(proportions),
+            f"must be {len(mechanism.labels)} proportions that sum to 1",
         )
     pair = mechanism.support()
     if pair is not None:

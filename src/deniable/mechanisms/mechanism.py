@@ -21,6 +21,7 @@ from deniable.mechanisms.expected_errors import infinite_population_errors
 from deniable.mechanisms.reports import Reports, Tally, require_reports
 from deniable.randomness import Source, source_or_system
 from deniable.registries import Registry
+from deniable.renames import reads_old_names
 
 __all__ = ["Mechanism"]
 
@@ -270,15 +271,16 @@ class Mechanism(ABC):
         liars = whole("liars", liars, 0, n)
         return self.contribution_ranges() * (liars / n)
 
+    @reads_old_names
     def expected_errors(
-        self, n: int, shares: Any, population: int | None = None
+        self, n: int, proportions: Any, population: int | None = None
     ) -> NDArray[np.float64]:
         """For each label, the standard error of its estimated proportion from `n` reports, if
-        `shares` are the true ones.
+        `proportions` are the true ones.
 
         Theoretical, for the unbiased estimate in an infinite population: lam (1 - lam)/((a - b)^2
         n) if reports support labels, else the diagonal of P^-1 (diag(lam) - lam lam') P^-T / n. In
-        a `population` of U people with these shares, r (1 - r)/U less; with U = n everybody is
+        a `population` of U people with these proportions, r (1 - r)/U less; with U = n everybody is
         asked and only the coins are random, as for the fixed data sets of most papers.
 
         >>> from deniable import DirectEncoding, LaplaceEncoding
@@ -290,21 +292,22 @@ class Mechanism(ABC):
         [0.0394, 0.0379, 0.0371]
         """
         whole("n", n, 1, 2**63 - 1)
-        errors = self._infinite_errors(n, shares)
+        errors = self._infinite_errors(n, proportions)
         if population is None:
             return errors
         people, true = (
             whole("population", population, n, 2**63 - 1),
-            np.asarray(shares, dtype=np.float64),
+            np.asarray(proportions, dtype=np.float64),
         )
         return np.asarray(np.sqrt(np.maximum(errors**2 - true * (1 - true) / people, 0)))
 
-    def _infinite_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
-        return infinite_population_errors(self, n, shares)
+    def _infinite_errors(self, n: int, proportions: Any) -> NDArray[np.float64]:
+        return infinite_population_errors(self, n, proportions)
 
-    def stderr(self, n: int, share: float) -> float:
+    @reads_old_names
+    def stderr(self, n: int, proportion: float) -> float:
         """The theoretical standard error of the estimated proportion of a label that a proportion
-        `share` of `n` people have.
+        `proportion` of `n` people have.
 
         The others have all other labels equally often, if that matters; if labels differ, it is the
         first one's.
@@ -314,7 +317,7 @@ class Mechanism(ABC):
         0.0088
         """
         k = len(self.labels)
-        part = check_proportion("share", share)
+        part = check_proportion("proportion", proportion)
         rest = (1 - part) / (k - 1)
         return float(self.expected_errors(n, [part] + [rest] * (k - 1))[0])
 

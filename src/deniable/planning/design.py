@@ -4,8 +4,8 @@ A design that asks a fraction s of the people, with local loss epsilon, has the 
 s (E - 1)), E = e^epsilon. So a ceiling on the sampled loss trades answers for truth: s = (e^ceiling
 - 1)/(E - 1). (Of replayed answers, s is the probability of being heard in any epoch, and E that of
 all permanent answers.) The best E minimises (E - 1) times the variance of one report if population,
-target or sampled epsilon is open; the share itself if the share is open; and the local epsilon if
-that is open, in which case everybody is asked.
+target or sampled epsilon is open; the proportion itself if the proportion is open; and the local
+epsilon if that is open, in which case everybody is asked.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from deniable.planning.candidates import Candidate, Trial
 from deniable.planning.precision import FEWEST_REPORTS, ExpectedSpread
 from deniable.planning.request import PlanRequest
 from deniable.planning.search import first_below, least
-from deniable.privacy.composition import share_of_budget
+from deniable.privacy.composition import budget_per_answer
 from deniable.privacy.response import participation
 
 __all__ = ["Design", "Shortage", "fine_design", "rough_design"]
 
 _LARGEST_SEARCHED = 20.0
-"""A larger local epsilon helps no population on earth to detect a share."""
+"""A larger local epsilon helps no population on earth to detect a proportion."""
 
 _STEP = 0.25
 _TOLERANCE = 5e-4
@@ -40,7 +40,7 @@ class Design:
     spread: ExpectedSpread
     sampling: float
     goal: float
-    """The goal: the share, or what the population, the variance or the sampled epsilon grow
+    """The goal: the proportion, or what the population, the variance or the sampled epsilon grow
     with."""
     x: float
     """The logarithm of e^epsilon - 1."""
@@ -63,9 +63,11 @@ class _Case:
         known = self.open != "population" and request.population
         self.most_sampled = min(1.0, request.most_reports / known) if known else 1.0
 
-    def share(self, spread: ExpectedSpread) -> float:
-        """The share that the target is about: the given one, or the hardest to estimate."""
-        return spread.worst_share if self.request.share is None else self.request.share
+    def proportion(self, spread: ExpectedSpread) -> float:
+        """The proportion that the target is about: the given one, or the hardest to estimate."""
+        return (
+            spread.worst_proportion if self.request.proportion is None else self.request.proportion
+        )
 
     def room(self, growth: float) -> float:
         """The largest fraction of people that may be asked if one report's e^epsilon - 1 is
@@ -92,14 +94,14 @@ class _Case:
 
     def goal(self, spread: ExpectedSpread, growth: float) -> float:
         """The goal to minimise."""
-        if self.open == "share":
+        if self.open == "proportion":
             request, part = self.request, self.room(growth)
-            return spread.smallest_share(
+            return spread.smallest_proportion(
                 request.given("cv"),
                 part * request.given("population"),
                 part if request.finite else 0.0,
             )
-        variance = spread.variance(self.share(spread))
+        variance = spread.variance(self.proportion(spread))
         if self.open == "epsilon":
             return growth * variance if self.request.spares == "sampled" else growth
         return variance / self.room(growth)
@@ -107,11 +109,11 @@ class _Case:
     def needed(self, spread: ExpectedSpread) -> float:
         """The fraction of people who must be asked for the target, if population and target are
         given; may exceed 1."""
-        request, share = self.request, self.share(spread)
-        spared = share * (1 - share) if request.finite else 0.0
+        request, proportion = self.request, self.proportion(spread)
+        spared = proportion * (1 - proportion) if request.finite else 0.0
         people = request.given("population")
         return max(
-            spread.variance(share) / (request.target_variance(share) * people + spared),
+            spread.variance(proportion) / (request.target_variance(proportion) * people + spared),
             FEWEST_REPORTS / people,
         )
 
@@ -120,10 +122,10 @@ class _Case:
         if self.open == "epsilon":
             return self.needed(spread) / self.most_sampled
         if self.open == "population" and self.request.most_reports < math.inf:
-            share = self.share(spread)
+            proportion = self.proportion(spread)
             return (
-                spread.variance(share)
-                / self.request.target_variance(share)
+                spread.variance(proportion)
+                / self.request.target_variance(proportion)
                 / self.request.most_reports
             )
         return 0.0
@@ -134,7 +136,7 @@ class _Case:
         if self.open == "epsilon":
             return SMALLEST_EPSILON * 1000, highest or _LARGEST_SEARCHED
         if self.sampled is None:  # a ceiling on the local epsilon alone: spend it all
-            highest = share_of_budget(self.request.given("epsilon"), self.request.answers)
+            highest = budget_per_answer(self.request.given("epsilon"), self.request.answers)
             return highest, highest
         # Below this, sampling would spare nobody, so a larger epsilon costs nothing.
         lowest = self._epsilon_for(self.most_sampled)

@@ -13,7 +13,7 @@ from deniable.checks import check_count
 from deniable.display import Bar, Display
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.numerics import normal_quantile
-from deniable.planning.power import open_share
+from deniable.planning.power import open_proportion
 from deniable.results import Result
 
 __all__ = ["DesignPower", "design_power", "design_sample_size"]
@@ -129,7 +129,7 @@ def design_sample_size(
     >>> print(design_sample_size(Crosswise(1 / 4), 0.10, power=0.9))
     Crosswise(p='1/4'): 825 people distinguish pi = 0.1 from 0 with a power of 90.0 % (score test, two-sided, level 5 %)
     """
-    wanted = open_share("power", power)
+    wanted = open_proportion("power", power)
     parts = _allocation(design, allocation)
     case = _Case(design, value, null, parameter, significance, alternative, len(parts))
     stderr, null_stderr = case.errors(parts if len(parts) > 1 else 1.0)
@@ -184,7 +184,10 @@ class _Case:
         if self.parameter not in names:
             raise ParameterError("parameter", self.parameter, f"must be one of {', '.join(names)}")
         self.design, self.values, self.null = design, values, float(null)
-        self.significance, self.alternative = open_share("significance", significance), alternative
+        self.significance, self.alternative = (
+            open_proportion("significance", significance),
+            alternative,
+        )
         shift = getattr(design, "at_null", None)
         if shift is None:
             self.value, self.null_values = values[0], (self.null, *values[1:])
@@ -271,7 +274,7 @@ def _check_values(
     proportions = values[:0] if mean else values[:1] if hasattr(design, "items") else values
     if not all(0 <= value <= 1 for value in proportions):
         raise ParameterError(name, shown, "must lie between 0 and 1: it is a proportion of people")
-    if hasattr(design, "class_shares") and min(design.class_shares(*values)) < -1e-9:
+    if hasattr(design, "class_proportions") and min(design.class_proportions(*values)) < -1e-9:
         raise ParameterError(
             name, shown, "must leave a proportion of at least 0 to every kind of people"
         )

@@ -17,13 +17,17 @@ the budget lasts with none of them, the setting that spends it slowest is chosen
 Hysteresis. Plans aim at 0.85 w. Nothing changes while the expected error stays between 0.7 w and w,
 so that chance alone changes nothing; a setting that was changed within the last three windows stays
 unless the error would exceed 1.15 w.
+
+Caution. Nothing is raised while people are still joining, because the error is about to fall by
+itself. A change at most doubles the sampling, and an answer costs at most half as much again as
+before; what protects people more is done at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +49,8 @@ AIM = 0.85
 """A plan's error, relative to the target."""
 _SPARING, _URGENT = 0.7, 1.15
 _WINDOWS_BETWEEN_CHANGES = 3
+_SAMPLING_STEP, _EPSILON_STEP = 2.0, 1.5
+"""The most by which one change may multiply the sampling, and the local epsilon."""
 _Z = 1.959963984540054
 _SPARE_COHORT = 1.25
 _GAIN = 0.95
@@ -158,6 +164,27 @@ class Limits:
     """The expected local epsilon per person and epoch for which the budget lasts."""
     caps: _Floats | None = None
     """For each coin, the largest sampling that other budgets allow."""
+    bound: str = "inside the envelope"
+    """What ends the choice, in words."""
+
+    def one_step_from(self, sampling: float, epsilon: float) -> Limits:
+        """What one change may choose: at most twice the sampling, and answers that cost at most 1.5
+        times as much.
+
+        >>> step = Limits((0.1, 1.0), Coins.two((0.1, 0.9), (0.5, 0.5))).one_step_from(0.2, 2.0)
+        >>> step.sampling, bool(step.coins.epsilon.max() <= 3.0)
+        ((0.1, 0.4), True)
+        """
+        low, high = self.sampling
+        most, coins = (
+            max(low, _SAMPLING_STEP * sampling),
+            self.coins.within(_EPSILON_STEP * epsilon),
+        )
+        if most >= high and len(coins.parameters) == len(self.coins.parameters):
+            return self
+        return replace(
+            self, sampling=(low, min(high, most)), coins=coins, bound="that one step allows"
+        )
 
 
 @dataclass(frozen=True)
@@ -174,7 +201,7 @@ class Outlook:
     """The fraction of the stated population that could answer in an epoch; 0 if no population is
     stated."""
 
-    def shares(self) -> _Floats:
+    def planned_proportions(self) -> _Floats:
         """The proportions to plan for."""
         if self.proportions is None:
             return np.linspace(0, 1, 21)
@@ -192,11 +219,11 @@ class Decision:
     """The expected error of the setting."""
 
 
-def _variances(coins: Coins, shares: _Floats) -> _Floats:
+def _variances(coins: Coins, proportions: _Floats) -> _Floats:
     """n times the variance for each of the coins (rows) and proportions (columns), in an infinite
     population."""
     gap = coins.a - coins.b
-    lam = coins.b[:, None] + gap[:, None] * shares
+    lam = coins.b[:, None] + gap[:, None] * proportions
     out: _Floats = lam * (1 - lam) / gap[:, None] ** 2
     return out
 
@@ -207,10 +234,10 @@ def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> flo
     >>> round(expected_error(0.75, 0.25, 1.0, Outlook(people=10_000, proportions=[0.5])), 4)
     0.0196
     """
-    shares = outlook.shares()
+    proportions = outlook.planned_proportions()
     one = Coins([{}], np.array([a]), np.array([b]), np.zeros(1))
-    spared = sampling * outlook.reached * shares * (1 - shares)
-    worst = float((_variances(one, shares)[0] - spared).max())
+    spared = sampling * outlook.reached * proportions * (1 - proportions)
+    worst = float((_variances(one, proportions)[0] - spared).max())
     return (
         _Z * math.sqrt(max(worst, 0.0) / (sampling * outlook.people))
         if outlook.people > 0
@@ -221,11 +248,11 @@ def expected_error(a: float, b: float, sampling: float, outlook: Outlook) -> flo
 def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setting, float]:
     """The best setting whose error is at most `target`, and its error. If there is none, the
     setting with the smallest error."""
-    coins, shares = limits.coins, outlook.shares()
+    coins, proportions = limits.coins, outlook.planned_proportions()
     low, high = limits.sampling
     people = max(outlook.people, 1e-9)
-    variances = _variances(coins, shares)
-    spared = outlook.reached * shares * (1 - shares)
+    variances = _variances(coins, proportions)
+    spared = outlook.reached * proportions * (1 - proportions)
     needed = (_Z**2 * variances / (target**2 * people + _Z**2 * spared)).max(axis=1)
     most = np.full(needed.size, high) if limits.caps is None else np.minimum(limits.caps, high)
     least = max(low, min(high, _SPARE_COHORT * limits.minimum_cohort / people))
@@ -282,8 +309,11 @@ def decide(
     limits: Limits,
     outlook: Outlook,
     windows_since_change: int | None = None,
+    *,
+    joining: bool = False,
 ) -> Decision:
-    """The parameters for the next epochs. `channel` is (a, b) of the current coins.
+    """The parameters for the next epochs. `channel` is (a, b) of the current coins; `joining` says
+    that the number of people is still growing.
 
     >>> limits = Limits((0.1, 1.0), Coins.two((0.2, 0.5), (0.5, 0.5)))
     >>> half, channel = Setting(0.5, {"p": 0.5, "q": 0.5}), (0.75, 0.25)
@@ -299,6 +329,8 @@ def decide(
     stays = Decision(present, False, "", expected)
     shown = f"the expected error, {_points(expected)}"
     if expected > (wish * _URGENT if recent else wish):
+        if joining:
+            return stays
         reason = f"{shown}, is above the target of ± {100 * wish:.2f}"
     elif expected < _SPARING * wish and not recent:
         reason = f"{shown}, is far below the target of ± {100 * wish:.2f}"
@@ -310,7 +342,7 @@ def decide(
     if reached > wish:
         if reached > _GAIN * expected:  # at the edge of the envelope: nothing to be gained
             return stays
-        reason += f"; {_points(reached)} is the least inside the envelope"
+        reason += f"; {_points(reached)} is the least {limits.bound}"
     return Decision(setting, True, reason, reached)
 
 

@@ -8,31 +8,34 @@ from typing import NamedTuple
 
 import numpy as np
 
+from deniable.renames import reads_old_names
+
 __all__ = ["GridPoint", "lavengood_grid"]
 
 
+@reads_old_names
 class GridPoint(NamedTuple):
-    """The parameters that a grid search finds, and the smallest share they detect."""
+    """The parameters that a grid search finds, and the smallest proportion they detect."""
 
     sampling: float
     p: float
     q: float
-    smallest_share: float
+    smallest_proportion: float
 
 
 def lavengood_grid(
     epsilon: float, population: int, cv: float, step: float | None = 0.001
 ) -> GridPoint:
-    """The s, p and q, each in hundredths, that detect the smallest share with the given `cv` at the
-    sampled loss `epsilon`.
+    """The s, p and q, each in hundredths, that detect the smallest proportion with the given `cv`
+    at the sampled loss `epsilon`.
 
-    As in the thesis, shares are compared in steps of 0.001, and of equally good parameters the
-    first are used, s before p before q; the share returned is the exact one of those parameters, as
-    in its table 6.1. With `step` None shares are compared exactly: the best that a grid of
-    hundredths can do. Lavengood 2017, section 5.5.
+    As in the thesis, proportions are compared in steps of 0.001, and of equally good parameters the
+    first are used, s before p before q; the proportion returned is the exact one of those
+    parameters, as in its table 6.1. With `step` None proportions are compared exactly: the best
+    that a grid of hundredths can do. Lavengood 2017, section 5.5.
 
     >>> best = lavengood_grid(0.7, 10_000, 0.05)
-    >>> best.sampling, best.p, best.q, round(100 * best.smallest_share, 2)
+    >>> best.sampling, best.p, best.q, round(100 * best.smallest_proportion, 2)
     (0.43, 0.54, 0.5, 27.39)
     """
     hundredths = np.arange(1, 100) / 100
@@ -45,11 +48,13 @@ def lavengood_grid(
     for s in np.arange(1, 101) / 100:
         square = p * p * (1 + s * population * cv * cv)
         linear = p * (1 - 2 * b)
-        share = (linear + np.sqrt(linear**2 + 4 * square * b * (1 - b))) / (2 * square)
-        share[np.log1p(s * growth) > epsilon] = math.inf
-        compared = share if step is None else np.ceil(share / step - 1e-9)
+        proportion = (linear + np.sqrt(linear**2 + 4 * square * b * (1 - b))) / (2 * square)
+        proportion[np.log1p(s * growth) > epsilon] = math.inf
+        compared = proportion if step is None else np.ceil(proportion / step - 1e-9)
         i = int(compared.argmin())
         if compared.flat[i] < least:
             least = float(compared.flat[i])
-            best = GridPoint(float(s), float(p.flat[i]), float(q.flat[i]), float(share.flat[i]))
+            best = GridPoint(
+                float(s), float(p.flat[i]), float(q.flat[i]), float(proportion.flat[i])
+            )
     return best

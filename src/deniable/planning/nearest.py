@@ -25,19 +25,19 @@ def infeasible(request: PlanRequest, candidate: Candidate) -> InfeasiblePlanErro
     satisfy.
 
     All requirements are relaxed upwards: more people, more epsilon, a coarser target, a larger
-    share, a faster aggregator.
+    proportion, a faster aggregator.
     """
     limits: dict[str, float] = {
         "population": _EVERYBODY,
-        "share": 0.999,
+        "proportion": 0.999,
         "cv": request.noise_limit,
-        "margin": request.share or 0.5,
+        "margin": request.proportion or 0.5,
         "rate": _EVERYBODY,
         "epsilon": LARGEST_EPSILON,
         "sampled_epsilon": LARGEST_EPSILON,
     }
-    if request.margin is not None:  # then a larger share is not easier
-        del limits["share"]
+    if request.margin is not None:  # then a larger proportion is not easier
+        del limits["proportion"]
     requested = {
         name: float(value) for name in limits if (value := getattr(request, name)) is not None
     }
@@ -124,9 +124,9 @@ def _problem(request: PlanRequest, candidate: Candidate) -> str:
     )
     if expected < FEWEST_REPORTS:
         return f"{expected:g} reports are too few for any ±, which needs at least {FEWEST_REPORTS}"
-    if request.open == "share":
+    if request.open == "proportion":
         return (
-            f"with {budget} the answers{who} cannot show any share, even 100 %, with a cv of"
+            f"with {budget} the answers{who} cannot show any proportion, even 100 %, with a cv of"
             f" {request.cv:g}"
         )
     if request.open == "population":
@@ -137,12 +137,16 @@ def _problem(request: PlanRequest, candidate: Candidate) -> str:
     wanted = "" if request.open == "target" else f"; {_target(request)} is requested"
     if not budget:
         return f"even truthful answers{who} are not enough{wanted}"
-    share, error = _best_error(request, candidate)
+    proportion, error = _best_error(request, candidate)
     margin = request.z * error
-    white = ": white noise, because the ± is larger than the share itself" if margin > share else ""
+    white = (
+        ": white noise, because the ± is larger than the proportion itself"
+        if margin > proportion
+        else ""
+    )
     return (
-        f"with {budget} the ± at a share of {share:.4g} is {margin:.4g} at best (cv"
-        f" {error / share:.3g}){white}{wanted}"
+        f"with {budget} the ± at a proportion of {proportion:.4g} is {margin:.4g} at best (cv"
+        f" {error / proportion:.3g}){white}{wanted}"
     )
 
 
@@ -151,10 +155,10 @@ def _target(request: PlanRequest) -> str:
 
 
 def _best_error(request: PlanRequest, candidate: Candidate) -> tuple[float, float]:
-    """The share, and the least standard error there that the ceilings allow."""
-    share = request.share or 0.5
-    opened = dataclasses.replace(request, cv=None, margin=None, share=share)
+    """The proportion, and the least standard error there that the ceilings allow."""
+    proportion = request.proportion or 0.5
+    opened = dataclasses.replace(request, cv=None, margin=None, proportion=proportion)
     design = rough_design(opened, candidate)
     if not isinstance(design, Design):
         raise PlanError("with the target open there is always a design")
-    return share, design_error(opened, fine_design(opened, candidate, design))
+    return proportion, design_error(opened, fine_design(opened, candidate, design))

@@ -13,34 +13,34 @@ __all__ = ["DesignOutcome", "design_error", "reach", "settle"]
 
 
 class DesignOutcome(NamedTuple):
-    """A design with its population and the share that it is planned for."""
+    """A design with its population and the proportion that it is planned for."""
 
     design: Design
     population: int
-    share: float
+    proportion: float
 
 
 def reach(request: PlanRequest, design: Design) -> DesignOutcome:
     """What the design achieves, whether or not it meets the request."""
     spread = design.spread
-    share = spread.worst_share if request.share is None else request.share
-    if request.open == "share":
-        share = min(design.goal, 1.0)
+    proportion = spread.worst_proportion if request.proportion is None else request.proportion
+    if request.open == "proportion":
+        proportion = min(design.goal, 1.0)
     population = request.population
     if population is None:
-        spared = share * (1 - share) if request.finite else 0.0
-        needed = (spread.variance(share) / design.sampling - spared) / request.target_variance(
-            share
+        spared = proportion * (1 - proportion) if request.finite else 0.0
+        needed = (spread.variance(proportion) / design.sampling - spared) / request.target_variance(
+            proportion
         )
         population = math.ceil(max(needed, FEWEST_REPORTS / design.sampling))
-    return DesignOutcome(design, population, share)
+    return DesignOutcome(design, population, proportion)
 
 
 def design_error(request: PlanRequest, design: Design) -> float:
-    """The standard error at the planned share, if the population is given."""
+    """The standard error at the planned proportion, if the population is given."""
     outcome = reach(request, design)
     reached = design.sampling if request.finite else 0.0
-    return design.spread.stderr(outcome.share, design.sampling * outcome.population, reached)
+    return design.spread.stderr(outcome.proportion, design.sampling * outcome.population, reached)
 
 
 def settle(request: PlanRequest, design: Design) -> DesignOutcome | None:
@@ -53,11 +53,11 @@ def settle(request: PlanRequest, design: Design) -> DesignOutcome | None:
     # one person more than the rate allows
     if not FEWEST_REPORTS * (1 - 1e-9) <= reports <= request.most_reports + 1:
         return None
-    if request.open == "share" and design.goal >= 1:
+    if request.open == "proportion" and design.goal >= 1:
         return None
     if (
         request.open == "target"
-        and design_error(request, design) > request.noise_limit * outcome.share
+        and design_error(request, design) > request.noise_limit * outcome.proportion
     ):
         return None
     return outcome if _hidden(request, outcome) else None

@@ -20,11 +20,13 @@ from deniable.planning.precision import ExpectedSpread
 from deniable.planning.ranking import Alternative, solve
 from deniable.planning.request import PlanRequest
 from deniable.privacy.release_accountant import STATED_DELTA, Releases, StatedLoss
+from deniable.renames import reads_old_names
 from deniable.results import Result, fields_of
 
 __all__ = ["Alternative", "Plan", "plan", "trade_off"]
 
 
+@reads_old_names
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Result):
     """Parameters, what they promise to the analyst, and what they cost the person who answers."""
@@ -34,9 +36,9 @@ class Plan(Result):
     sampling: float
     """The probability with which each client takes part."""
     population: int
-    share: float
-    """The planned share: the given one, the smallest detectable one or, with a margin for every
-    share, the hardest one."""
+    proportion: float
+    """The planned proportion: the given one, the smallest detectable one or, with a margin for
+    every proportion, the hardest one."""
     alternatives: tuple[Alternative, ...]
     """All mechanisms that fit, each at its best, the winner first."""
     excluded: Mapping[str, str]
@@ -46,12 +48,12 @@ class Plan(Result):
 
     @property
     def solved_for(self) -> str:
-        """What was open in the request: population, share, target or epsilon."""
+        """What was open in the request: population, proportion, target or epsilon."""
         return self.request.open
 
     @cached_property
     def spread(self) -> ExpectedSpread:
-        """The variance of the estimate, as a function of the share."""
+        """The variance of the estimate, as a function of the proportion."""
         return ExpectedSpread.of(self.mechanism)
 
     @property
@@ -59,34 +61,35 @@ class Plan(Result):
         """How many reports to expect, each epoch."""
         return self.sampling * self.population
 
-    def stderr(self, share: float | None = None) -> float:
-        """The standard error at a share; without one, at the planned share."""
+    @reads_old_names
+    def stderr(self, proportion: float | None = None) -> float:
+        """The standard error at a proportion; without one, at the planned proportion."""
         return self.spread.stderr(
-            self.share if share is None else share, self.reports, self._reached
+            self.proportion if proportion is None else proportion, self.reports, self._reached
         )
 
     @property
     def cv(self) -> float:
-        """The standard error at the planned share, relative to that share; `inf` if the hardest
-        share is 0."""
-        return self.stderr() / self.share if self.share else math.inf
+        """The standard error at the planned proportion, relative to that proportion; `inf` if the
+        hardest proportion is 0."""
+        return self.stderr() / self.proportion if self.proportion else math.inf
 
     @property
     def margin(self) -> float:
-        """The ± at the planned share."""
+        """The ± at the planned proportion."""
         return self.request.z * self.stderr()
 
     @property
-    def smallest_share(self) -> float:
-        """The smallest share with the promised cv; for a margin, the smallest that can be
+    def smallest_proportion(self) -> float:
+        """The smallest proportion with the promised cv; for a margin, the smallest that can be
         distinguished from zero."""
         cv = self.cv if self.request.margin is None else self.request.noise_limit
-        return self.spread.smallest_share(cv, self.reports, self._reached)
+        return self.spread.smallest_proportion(cv, self.reports, self._reached)
 
     @property
     def widest_margin(self) -> float:
-        """The ± of the hardest share to estimate: no share has a larger one."""
-        return self.request.z * self.stderr(self.spread.worst_share)
+        """The ± of the hardest proportion to estimate: no proportion has a larger one."""
+        return self.request.z * self.stderr(self.spread.worst_proportion)
 
     @property
     def _reached(self) -> float:
@@ -167,15 +170,17 @@ class Plan(Result):
 
     @cached_property
     def detectable_difference(self) -> float | None:
-        """How far above the planned share one half of the population must be to be distinguished
-        from the other half.
+        """How far above the planned proportion one half of the population must be to be
+        distinguished from the other half.
 
         With 80 % power at a significance of 5 %; None if no difference is enough.
         """
-        if not 0 < self.share < 1:
+        if not 0 < self.proportion < 1:
             return None
         try:
-            return detectable_difference(self.mechanism, self.share, max(1, int(self.reports / 2)))
+            return detectable_difference(
+                self.mechanism, self.proportion, max(1, int(self.reports / 2))
+            )
         except InfeasiblePlanError:
             return None
 
@@ -199,7 +204,7 @@ class Plan(Result):
             "epochs": self.request.epochs,
             "p": self.p,
             "q": self.q,
-            "smallest_share": self.smallest_share,
+            "smallest_proportion": self.smallest_proportion,
             "cv": _finite(self.cv),
             "margin": self.margin,
             "widest_margin": self.widest_margin,
@@ -220,7 +225,7 @@ class Plan(Result):
 
     def _display(self, confidence: float = 0.95) -> Display:
         what = rendering.figure_name(self.request)
-        factor, unit = (100.0, " (%)") if self.solved_for in ("share", "target") else (1.0, "")
+        factor, unit = (100.0, " (%)") if self.solved_for in ("proportion", "target") else (1.0, "")
         columns = (
             "mechanism",
             what,
@@ -246,17 +251,18 @@ class Plan(Result):
         )
 
 
+@reads_old_names
 def plan(
     *,
     population: int | None = None,
-    share: float | None = None,
+    proportion: float | None = None,
     cv: float | None = None,
     margin: float | None = None,
     epsilon: float | None = None,
     sampled_epsilon: float | None = None,
     buckets: int = 1,
     epochs: int = 1,
-    memoized: bool = False,
+    memoize: bool = False,
     distinct: int = 1,
     rate: float | None = None,
     every: float = 1.0,
@@ -267,21 +273,21 @@ def plan(
 ) -> Plan:
     """The best sampling and mechanism for a budget, and the one quantity that was left open.
 
-    There are four quantities: the *population*; the *share* to detect; the *target*, either `cv`
-    (standard error relative to the share) or `margin` (the ± at `confidence`; without a share, for
-    any share); and the privacy, `epsilon` (local: against everybody, as everywhere in this
-    library), `sampled_epsilon` (against anyone who cannot tell who took part, in a crowd of the
-    population, except with probability 1e-6), or both. Leave one open, and it is found. With only a
-    population and an epsilon, the plan finds what can be detected at all: the smallest share that
-    can be distinguished from zero, and `widest_margin`, the ± of any share. Leave none open, and
-    the plan spends as little epsilon as its target needs: of the sampled one if that is given, else
-    of the local one. With `sampled_epsilon` alone, the local epsilon may be far above it: `notes`
-    says so.
+    There are four quantities: the *population*; the *proportion* to detect; the *target*, either
+    `cv` (standard error relative to the proportion) or `margin` (the ± at `confidence`; without a
+    proportion, for any proportion); and the privacy, `epsilon` (local: against everybody, as
+    everywhere in this library), `sampled_epsilon` (against anyone who cannot tell who took part, in
+    a crowd of the population, except with probability 1e-6), or both. Leave one open, and it is
+    found. With only a population and an epsilon, the plan finds what can be detected at all: the
+    smallest proportion that can be distinguished from zero, and `widest_margin`, the ± of any
+    proportion. Leave none open, and the plan spends as little epsilon as its target needs: of the
+    sampled one if that is given, else of the local one. With `sampled_epsilon` alone, the local
+    epsilon may be far above it: `notes` says so.
 
     * `buckets`: 1 is a yes/no question; more are answers that choose one bucket, and pay the loss
       of the whole answer.
     * `epochs`: how often the same people are asked. The epsilons are for all epochs together; each
-      gets an equal part. With `memoized`, answers are drawn once per true answer and replayed, and
+      gets an equal part. With `memoize`, answers are drawn once per true answer and replayed, and
       there are as many parts as `distinct` true answers.
     * `rate`: answers per second that the aggregator can handle; `every`: the seconds over which
       those of an epoch arrive.
@@ -293,19 +299,19 @@ def plan(
     After Lavengood 2017, section 5.5; never worse than that grid.
 
     >>> design = plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
-    >>> round(design.smallest_share, 4), round(design.sampling, 3), design.q
+    >>> round(design.smallest_proportion, 4), round(design.sampling, 3), design.q
     (0.0778, 0.272, 0.5)
     """
     request = PlanRequest(
         population=population,
-        share=share,
+        proportion=proportion,
         cv=cv,
         margin=margin,
         epsilon=epsilon,
         sampled_epsilon=sampled_epsilon,
         buckets=buckets,
         epochs=epochs,
-        memoized=memoized,
+        memoize=memoize,
         distinct=distinct,
         rate=rate,
         every=every,
@@ -326,7 +332,7 @@ def trade_off(design: Plan, factors: list[float]) -> Iterator[tuple[float, Plan]
     request = dataclasses.replace(design.request, mechanism=type(design.mechanism).__name__)
     if request.open == "epsilon":
         request = dataclasses.replace(
-            request, cv=None, margin=None, share=design.share, **_found(design)
+            request, cv=None, margin=None, proportion=design.proportion, **_found(design)
         )
     for factor in factors:
         scaled = {
@@ -362,7 +368,7 @@ def _made(request: PlanRequest) -> Plan:
         design.mechanism,
         design.sampling,
         outcome.population,
-        outcome.share,
+        outcome.proportion,
         alternatives,
         excluded,
         reason,

@@ -17,8 +17,8 @@ FEWEST_REPORTS = 30
 
 
 class ExpectedSpread(NamedTuple):
-    """The variance of an estimated share f, times the number of reports: constant + slope * f -
-    f^2.
+    """The variance of an estimated proportion f, times the number of reports: constant + slope * f
+    - f^2.
 
     For any mechanism whose reports support a label with probability a if it is true and b if it is
     not, because then lam (1 - lam) / (a - b)^2 with lam = b + (a - b) f is a quadratic in f:
@@ -50,25 +50,28 @@ class ExpectedSpread(NamedTuple):
         """For reports that support a true label with probability `a` and any other with `b`."""
         return cls(b * (1 - b) / (a - b) ** 2, (1 - 2 * b) / (a - b))
 
-    def variance(self, share: float) -> float:
-        """n times the variance of the estimate of `share`, in an infinite population."""
-        return self.constant + (self.slope - share) * share
+    def variance(self, proportion: float) -> float:
+        """n times the variance of the estimate of `proportion`, in an infinite population."""
+        return self.constant + (self.slope - proportion) * proportion
 
     @property
-    def worst_share(self) -> float:
-        """The share with the largest variance."""
+    def worst_proportion(self) -> float:
+        """The proportion with the largest variance."""
         return min(self.slope / 2, 1.0)
 
-    def stderr(self, share: float, n: float, reached: float = 0.0) -> float:
+    def stderr(self, proportion: float, n: float, reached: float = 0.0) -> float:
         """The standard error from `n` reports; `reached` is the fraction of a finite population
         that they come from, else 0.
 
         V = ( variance - reached * f (1 - f) ) / n: those who were asked add no sampling error.
         """
-        return math.sqrt(max(self.variance(share) - reached * share * (1 - share), 0.0) / n)
+        return math.sqrt(
+            max(self.variance(proportion) - reached * proportion * (1 - proportion), 0.0) / n
+        )
 
-    def smallest_share(self, cv: float, n: float, reached: float = 0.0) -> float:
-        """The share at which the standard error is `cv` times the share; above 1 if there is none.
+    def smallest_proportion(self, cv: float, n: float, reached: float = 0.0) -> float:
+        """The proportion at which the standard error is `cv` times the proportion; above 1 if there
+        is none.
 
         The root of (cv^2 n + 1 - reached) f^2 - (slope - reached) f - constant = 0.
         """

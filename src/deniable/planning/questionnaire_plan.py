@@ -11,6 +11,7 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.planning.precision import deviations
 from deniable.planning.questions import Question
+from deniable.renames import reads_old_names
 from deniable.results import Result, fields_of
 
 __all__ = [
@@ -28,6 +29,7 @@ Way = Literal["split", "sampled", "fake"]
 Split = Literal["importance", "even"]
 
 
+@reads_old_names
 @dataclass(frozen=True)
 class PlannedQuestion:
     """What to expect for one question."""
@@ -37,11 +39,11 @@ class PlannedQuestion:
     reports: float
     """How many people answer it, on average; with fake data, everybody."""
     stderr: float
-    """Of the planned share, or of the mean."""
+    """Of the planned proportion, or of the mean."""
     margin: float
     """The ± at the plan's confidence."""
-    share: float | None
-    """The share for which that is computed; None for a mean."""
+    proportion: float | None
+    """The proportion for which that is computed; None for a mean."""
     answer_epsilon: float
     """The loss of a row about this answer."""
 
@@ -91,14 +93,16 @@ class QuestionnairePlan(Result):
                 math.sqrt(question_variance(asked, question, self.population)),
             )
             span = (question.high or 0) - (question.low or 0) if question.numeric else 1.0
-            share = (
-                None if question.numeric else question.planned_share(asked.estimator(question.name))
+            proportion = (
+                None
+                if question.numeric
+                else question.planned_proportion(asked.estimator(question.name))
             )
             reports = self.population * (1.0 if asked.fake else asked.inclusion(question.name))
             loss = asked.answer_epsilon(question.name)
             found.append(
                 PlannedQuestion(
-                    question, mechanism, reports, span * stderr, z * span * stderr, share, loss
+                    question, mechanism, reports, span * stderr, z * span * stderr, proportion, loss
                 )
             )
         return tuple(found)
@@ -138,7 +142,7 @@ class QuestionnairePlan(Result):
                 "mechanism": planned.mechanism.to_dict(),
                 "inclusion": asked.inclusion(planned.question.name),
                 "reports": planned.reports,
-                "share": planned.share,
+                "proportion": planned.proportion,
                 "stderr": planned.stderr,
                 "margin": planned.margin,
                 "epsilon": planned.mechanism.epsilon,
@@ -184,7 +188,9 @@ class QuestionnairePlan(Result):
                 (row[0], margin_text(planned), f"{planned.reports:,.0f}", row[4], f"{row[5]:.4g}")
             )
         spans = [
-            100.0 if p.share is not None else 100 / ((p.question.high or 1) - (p.question.low or 0))
+            100.0
+            if p.proportion is not None
+            else 100 / ((p.question.high or 1) - (p.question.low or 0))
             for p in found
         ]
         bars = [Bar(p.question.name, span * p.margin) for p, span in zip(found, spans, strict=True)]
@@ -207,12 +213,12 @@ class QuestionnairePlan(Result):
 
 def margin_text(planned: PlannedQuestion) -> str:
     """The ± of a planned question, and what it is about."""
-    if planned.share is None:
+    if planned.proportion is None:
         return f"{planned.margin:.3g} on the mean"
     at = (
         "at most"
-        if planned.question.share is None
-        else f"at a share of {100 * planned.share:.3g} %"
+        if planned.question.proportion is None
+        else f"at a proportion of {100 * planned.proportion:.3g} %"
     )
     return f"{100 * planned.margin:.3g} % {at}"
 

@@ -22,6 +22,7 @@ from deniable.mechanisms.protocols.subset import SubsetSelection
 from deniable.mechanisms.protocols.unary import OptimizedUnary, SymmetricUnary
 from deniable.planning.precision import ExpectedSpread
 from deniable.planning.splitting import VarianceCurve
+from deniable.renames import reads_old_names
 from deniable.results import Result
 
 __all__ = ["Question"]
@@ -33,13 +34,14 @@ _CURVES: dict[Any, VarianceCurve] = {}
 """By the shape of a question: questionnaires have many questions of few shapes."""
 
 
+@reads_old_names
 @dataclass(frozen=True, eq=False)
 class Question(Result):
     """A question with labels, of which a person has one or chooses up to `choose`; or a number from
     `low` to `high`.
 
-    `importance` weights its squared error against those of other questions; `share` is the share at
-    which the error is planned (by default, the hardest to estimate).
+    `importance` weights its squared error against those of other questions; `proportion` is the
+    proportion at which the error is planned (by default, the hardest to estimate).
     """
 
     name: str
@@ -49,7 +51,7 @@ class Question(Result):
     high: float | None = None
     integers: bool = False
     importance: float = 1.0
-    share: float | None = None
+    proportion: float | None = None
 
     def __post_init__(self) -> None:
         if self.numeric and self.labels:
@@ -57,8 +59,8 @@ class Question(Result):
                 "labels", list(self.labels), "cannot be combined with a range (low, high)"
             )
         object.__setattr__(self, "importance", check_range("importance", self.importance, above=0))
-        if self.share is not None:
-            check_range("share", self.share, above=0, below=1)
+        if self.proportion is not None:
+            check_range("proportion", self.proportion, above=0, below=1)
         if self.numeric:
             if self.low is None or self.high is None:
                 raise ParameterError(
@@ -116,8 +118,8 @@ class Question(Result):
         """The one with the smallest error at an epsilon or below it.
 
         Some mechanisms do worse with more: at an epsilon at which subset selection reports smaller
-        sets, or a square wave is narrower by a bin, the variance of the planned share rises. Such a
-        mechanism is given less than it may spend.
+        sets, or a square wave is narrower by a bin, the variance of the planned proportion rises.
+        Such a mechanism is given less than it may spend.
         """
         found, variance = self._best(epsilon)
         lower, least = self._curve.least_up_to(epsilon)
@@ -144,13 +146,17 @@ class Question(Result):
         )
         return (type(mechanism), whole), variance
 
-    def planned_share(self, mechanism: Mechanism) -> float:
-        """The share at which the error is stated."""
-        return ExpectedSpread.of(mechanism).worst_share if self.share is None else self.share
+    def planned_proportion(self, mechanism: Mechanism) -> float:
+        """The proportion at which the error is stated."""
+        return (
+            ExpectedSpread.of(mechanism).worst_proportion
+            if self.proportion is None
+            else self.proportion
+        )
 
     def variance(self, mechanism: Mechanism) -> float:
-        """n times the variance of a share; for a number, of its mean relative to its range, if all
-        are equally frequent."""
+        """n times the variance of a proportion; for a number, of its mean relative to its range, if
+        all are equally frequent."""
         if isinstance(mechanism, SquareWave):
             matrix = mechanism.channel()
             assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
@@ -159,12 +165,14 @@ class Question(Result):
             rates = matrix.mean(axis=1)
             return float(rates @ contributions**2 - (rates @ contributions) ** 2)
         spread = ExpectedSpread.of(mechanism)
-        return spread.variance(self.planned_share(mechanism))
+        return spread.variance(self.planned_proportion(mechanism))
 
     @cached_property
     def _curve(self) -> VarianceCurve:
         shape = round((self.high or 0) - (self.low or 0)) if self.integers else None
-        key = ("number", shape) if self.numeric else (len(self.labels), self.choose, self.share)
+        key = (
+            ("number", shape) if self.numeric else (len(self.labels), self.choose, self.proportion)
+        )
         if key not in _CURVES:
             _CURVES[key] = VarianceCurve.of(self._kind_and_variance)
         return _CURVES[key]

@@ -34,8 +34,8 @@ class Alternative(Result):
     crowd and its delta."""
     sampling: float
     figure: float
-    """What was open: the smallest share, the population, the standard error, or the epsilon that
-    `PlanRequest.spares` names."""
+    """What was open: the smallest proportion, the population, the standard error, or the epsilon
+    that `PlanRequest.spares` names."""
 
 
 class _Entry(NamedTuple):

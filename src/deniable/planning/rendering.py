@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 
-def percent(share: float) -> str:
-    """A share as a percentage with three digits; nearly all is not rounded up to 100 %.
+def percent(proportion: float) -> str:
+    """A proportion as a percentage with three digits; nearly all is not rounded up to 100 %.
 
     >>> percent(0.0780411), percent(0.000412), percent(0.999851), percent(1.0)
     ('7.8 %', '0.0412 %', '99.98 %', '100 %')
     """
     return (
-        f"{math.floor(10_000 * share + 1e-9) / 100:g} %"
-        if 0.99 <= share < 1
-        else f"{100 * share:.3g} %"
+        f"{math.floor(10_000 * proportion + 1e-9) / 100:g} %"
+        if 0.99 <= proportion < 1
+        else f"{100 * proportion:.3g} %"
     )
 
 
@@ -47,10 +47,10 @@ def _factor(epsilon: float) -> str:
 
 
 def error(plan: Plan) -> str:
-    """The planned share with its ±."""
+    """The planned proportion with its ±."""
     relative = "" if math.isinf(plan.cv) else f" (cv {percent(plan.cv)})"
     return (
-        f"{percent(plan.share)} ± {percent(plan.margin)} at {100 * plan.request.confidence:g}"
+        f"{percent(plan.proportion)} ± {percent(plan.margin)} at {100 * plan.request.confidence:g}"
         f" %{relative}"
     )
 
@@ -90,7 +90,7 @@ def notes(plan: Plan) -> tuple[str, ...]:
     excess = local_excess(plan)
     if excess is not None:
         lines.append(excess)
-    if request.epochs > 1 and request.memoized:
+    if request.epochs > 1 and request.memoize:
         lines.append(
             f"Answers are drawn once for each of {request.distinct} distinct true answers and"
             f" replayed in {request.epochs} epochs. Who takes part is drawn in each:"
@@ -126,11 +126,11 @@ def local_excess(plan: Plan) -> str | None:
 
 
 _SMALL = {
-    "share": "smallest share",
+    "proportion": "smallest proportion",
     "population": "population needed",
     "target": "standard error",
 }
-_WINS = {"share": "detects the smallest share", "population": "needs the fewest people"}
+_WINS = {"proportion": "detects the smallest proportion", "population": "needs the fewest people"}
 
 
 def figure_name(request: PlanRequest) -> str:
@@ -140,7 +140,7 @@ def figure_name(request: PlanRequest) -> str:
 
 def figure(open_wish: str, value: float) -> str:
     """What was open, as text."""
-    if open_wish in ("share", "target"):
+    if open_wish in ("proportion", "target"):
         return percent(value)
     return f"{value:,.0f}" if open_wish == "population" else f"{value:.4g}"
 
@@ -179,7 +179,7 @@ def summary(plan: Plan) -> str:
     """A few lines for printing a plan."""
     lines = [
         f"{plan.mechanism!r}, asked of {percent(plan.sampling)} of {plan.population:,} people",
-        f"share {error(plan)}",
+        f"proportion {error(plan)}",
         (
             f"epsilon {plan.epsilon_local:.4g} local, {plan.epsilon_zero_knowledge:.4g}"
             f" zero-knowledge, sampled {plan.sampled_loss}"

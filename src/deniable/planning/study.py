@@ -25,7 +25,7 @@ from deniable.mechanisms.designs import (
     Warner,
 )
 from deniable.numerics import normal_quantile
-from deniable.planning.power import open_share
+from deniable.planning.power import open_proportion
 from deniable.planning.precision import deviations
 from deniable.results import Result
 
@@ -133,10 +133,10 @@ def compare_designs(
     ItemCount(items=4)                             17,842 people   epsilon infinite
     people needed for ± 3 points (95 %) at a prevalence of 10 %, bias included
     """
-    pi, wanted = open_share("prevalence", prevalence), open_share("margin", margin)
+    pi, wanted = open_proportion("prevalence", prevalence), open_proportion("margin", margin)
     loss, z = check_epsilon(epsilon), deviations(confidence)
-    for name, share in (("direct_denial", direct_denial), ("denial", denial)):
-        check_range(name, share, least=0, below=1)
+    for name, proportion in (("direct_denial", direct_denial), ("denial", denial)):
+        check_range(name, proportion, least=0, below=1)
     protected = [
         _need(design, _one_person(design), pi, denial, wanted / z) for design in _designs(loss)
     ]
@@ -166,11 +166,11 @@ def _designs(epsilon: float) -> list[Any]:
 
 def _one_person(design: Any) -> Callable[[float], float]:
     samples = (0.5, 0.5) if hasattr(design, "power_values") else 1.0
-    return lambda share: float(design.expected_stderr(samples, share))
+    return lambda proportion: float(design.expected_stderr(samples, proportion))
 
 
-def _list_person(share: float) -> float:
-    return ItemCount(_ITEMS).expected_stderr((0.5, 0.5), share, _SPREAD)
+def _list_person(proportion: float) -> float:
+    return ItemCount(_ITEMS).expected_stderr((0.5, 0.5), proportion, _SPREAD)
 
 
 def _need(
@@ -205,7 +205,7 @@ def regression_sample_size(
     >>> regression_sample_size(DirectQuestion(), 1.5, 0.3), regression_sample_size(Crosswise(1 / 6), 1.5, 0.3)
     (249, 649)
     """
-    pi = open_share("prevalence", prevalence)
+    pi = open_proportion("prevalence", prevalence)
     if (
         isinstance(odds_ratio, bool)
         or not isinstance(odds_ratio, int | float)
@@ -213,7 +213,7 @@ def regression_sample_size(
         or odds_ratio == 1
     ):
         raise ParameterError("odds_ratio", odds_ratio, "must be above 0 and differ from 1")
-    wanted, level = open_share("power", power), open_share("significance", significance)
+    wanted, level = open_proportion("power", power), open_proportion("significance", significance)
     channel = mechanism.channel()
     if not isinstance(channel, np.ndarray) or channel.shape != (2, 2):
         raise ParameterError(

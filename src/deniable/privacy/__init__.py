@@ -4,13 +4,13 @@ ledger that adds it up."""
 from deniable.privacy.blanket import blanket_delta, blanket_epsilon
 from deniable.privacy.composition import (
     advanced_composition,
+    budget_per_answer,
     memoized_epsilon,
     optimal_composition,
     rappor_lifetime_epsilon,
     rappor_report_epsilon,
     repeated_epsilon,
     sequential_composition,
-    share_of_budget,
 )
 from deniable.privacy.crowd import crowd_delta, crowd_epsilon, exact_crowd_delta
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
@@ -42,6 +42,7 @@ __all__ = [
     "bit_epsilon",
     "blanket_delta",
     "blanket_epsilon",
+    "budget_per_answer",
     "crowd_delta",
     "crowd_epsilon",
     "exact_crowd_delta",
@@ -56,7 +57,6 @@ __all__ = [
     "repeated_epsilon",
     "sampled_epsilon",
     "sequential_composition",
-    "share_of_budget",
     "shuffled_delta",
     "shuffled_epsilon",
     "shuffled_epsilon_closed_form",

@@ -228,15 +228,15 @@ def _tellers(blanket: Blanket, promised: float) -> list[_Pair]:
 def _positive_part(term: _Law, n: int, budget: float) -> float:
     """An upper bound on E(Z_1 + … + Z_n)_+, by doubling: sums of 1, 2, 4, … terms, adding those
     that make up n."""
-    share = budget / (4 * n.bit_length())
+    proportion = budget / (4 * n.bit_length())
     block, lost_in_block = term, 0.0
     total, lost_in_total = _Law(np.ones(1), 0, term.step), 0.0
     for digit in range(n.bit_length()):
         if digit:
-            block, lost = _tidy(_add(block, block), share * (1 << digit) / n)
+            block, lost = _tidy(_add(block, block), proportion * (1 << digit) / n)
             lost_in_block = 2 * lost_in_block + lost
         if n >> digit & 1:
-            total, lost = _tidy(_add(total, block), share)
+            total, lost = _tidy(_add(total, block), proportion)
             lost_in_total += lost_in_block + lost
     return float(np.maximum(total.places, 0) @ total.mass) + lost_in_total
 

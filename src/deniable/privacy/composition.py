@@ -14,13 +14,13 @@ from deniable.mechanisms import exact
 
 __all__ = [
     "advanced_composition",
+    "budget_per_answer",
     "memoized_epsilon",
     "optimal_composition",
     "rappor_lifetime_epsilon",
     "rappor_report_epsilon",
     "repeated_epsilon",
     "sequential_composition",
-    "share_of_budget",
 ]
 
 
@@ -64,10 +64,10 @@ def repeated_epsilon(epsilon: float, answers: int) -> float:
     return math.inf if loss == math.inf else _rounded_up(_decimal(loss) * count)
 
 
-def share_of_budget(epsilon: float, answers: int) -> float:
+def budget_per_answer(epsilon: float, answers: int) -> float:
     """The largest loss that each of `answers` answers may have if all together may lose `epsilon`.
 
-    >>> share_of_budget(1.0, 4)
+    >>> budget_per_answer(1.0, 4)
     0.25
     """
     loss, count = check_loss("epsilon", epsilon), check_count("answers", answers)

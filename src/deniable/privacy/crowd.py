@@ -64,14 +64,14 @@ def crowd_delta(
     >>> [round(crowd_delta(DirectEncoding(2, 2.0), 0.3, people, 1.0705), 4) for people in (1, 5)]
     [0.1599, 0.0065]
     """
-    subject, share = _Subject.of(mechanism), check_proportion("sampling", sampling)
+    subject, proportion = _Subject.of(mechanism), check_proportion("sampling", sampling)
     count, wanted = check_count("people", people), check_loss("promised", promised)
-    if share == 0 or wanted >= subject.epsilon:
+    if proportion == 0 or wanted >= subject.epsilon:
         return 0.0
     if subject.epsilon > _LARGEST_CLONED:
-        return share
-    bound = blanket_delta(_Sampled(subject, share), count, wanted)
-    crowds = _enumerated(subject, share, count)
+        return proportion
+    bound = blanket_delta(_Sampled(subject, proportion), count, wanted)
+    crowds = _enumerated(subject, proportion, count)
     return bound if crowds is None else min(bound, crowds.delta(wanted))
 
 
@@ -87,14 +87,14 @@ def crowd_epsilon(mechanism: Shuffled | float, sampling: float, people: int, del
     >>> round(crowd_epsilon(three, 0.05, 2, 1e-3), 2), round(crowd_epsilon(three, 0.05, 50, 1e-6), 2)
     (1.43, 0.43)
     """
-    subject, share = _Subject.of(mechanism), check_proportion("sampling", sampling)
+    subject, proportion = _Subject.of(mechanism), check_proportion("sampling", sampling)
     count, slack = check_count("people", people), check_delta(delta)
-    if share == 0 or subject.epsilon == 0:
+    if proportion == 0 or subject.epsilon == 0:
         return 0.0
     if subject.epsilon > _LARGEST_CLONED:
         return subject.epsilon
-    bound = blanket_epsilon(_Sampled(subject, share), count, slack)
-    crowds = _enumerated(subject, share, count) if slack else None
+    bound = blanket_epsilon(_Sampled(subject, proportion), count, slack)
+    crowds = _enumerated(subject, proportion, count) if slack else None
     return bound if crowds is None else min(bound, crowds.epsilon(slack, subject.epsilon))
 
 
@@ -113,7 +113,7 @@ def exact_crowd_delta(matrix: Any, sampling: float, people: int, promised: float
         raise ParameterError(
             "matrix", channel.shape, "must have a column of probabilities for each value"
         )
-    count, share, wanted = (
+    count, proportion, wanted = (
         check_count("people", people),
         check_proportion("sampling", sampling),
         check_loss("promised", promised),
@@ -124,7 +124,7 @@ def exact_crowd_delta(matrix: Any, sampling: float, people: int, promised: float
             people,
             "makes too many crowds to enumerate; use crowd_delta, which bounds them",
         )
-    return _Crowds.of(channel, share, count).delta(wanted)
+    return _Crowds.of(channel, proportion, count).delta(wanted)
 
 
 @dataclass(frozen=True)

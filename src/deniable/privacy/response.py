@@ -109,10 +109,10 @@ def sampled_epsilon(epsilon: float, s: float) -> float:
     >>> sampled_epsilon(2.0, 1), sampled_epsilon(0.0, 0.3), sampled_epsilon(2.0, 0)
     (2.0, 0.0, 0.0)
     """
-    loss, share = check_loss("epsilon", epsilon), check_proportion("s", s)
-    if share in (0, 1) or loss in (0, math.inf):
-        return loss if share else 0.0
-    return exact.log_ratio(1 + Fraction(share) * (exact.exp(loss) - 1))
+    loss, proportion = check_loss("epsilon", epsilon), check_proportion("s", s)
+    if proportion in (0, 1) or loss in (0, math.inf):
+        return loss if proportion else 0.0
+    return exact.log_ratio(1 + Fraction(proportion) * (exact.exp(loss) - 1))
 
 
 def participation(s: float, epochs: int) -> float:
@@ -124,10 +124,10 @@ def participation(s: float, epochs: int) -> float:
     >>> participation(0.05, 1), round(participation(0.05, 365), 9)
     (0.05, 0.999999993)
     """
-    share, count = check_proportion("s", s), check_count("epochs", epochs)
-    if count == 1 or share in (0, 1):
-        return share
-    return min(-math.expm1(count * math.log1p(-share)) * (1 + 1e-12), 1.0)
+    proportion, count = check_proportion("s", s), check_count("epochs", epochs)
+    if count == 1 or proportion in (0, 1):
+        return proportion
+    return min(-math.expm1(count * math.log1p(-proportion)) * (1 + 1e-12), 1.0)
 
 
 def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
@@ -145,12 +145,14 @@ def zero_knowledge_epsilon(epsilon: float, s: float) -> float:
     >>> zero_knowledge_epsilon(1.0, 1)
     inf
     """
-    loss, share = check_loss("epsilon", epsilon), Fraction(check_proportion("s", s))
-    if share == 0:
+    loss, proportion = check_loss("epsilon", epsilon), Fraction(check_proportion("s", s))
+    if proportion == 0:
         return 0.0
-    if share == 1 or loss == math.inf:
+    if proportion == 1 or loss == math.inf:
         return math.inf
-    return exact.log_ratio(share * (2 - share) / (1 - share) * exact.exp(loss) + 1 - share)
+    return exact.log_ratio(
+        proportion * (2 - proportion) / (1 - proportion) * exact.exp(loss) + 1 - proportion
+    )
 
 
 def local_epsilon(sampled: float, s: float) -> float:
@@ -162,12 +164,12 @@ def local_epsilon(sampled: float, s: float) -> float:
     >>> local_epsilon(0.7, 1)
     0.7
     """
-    loss, share = check_loss("sampled", sampled), check_proportion("s", s)
-    if share == 0:
+    loss, proportion = check_loss("sampled", sampled), check_proportion("s", s)
+    if proportion == 0:
         return math.inf
-    if share == 1 or loss in (0, math.inf):
+    if proportion == 1 or loss in (0, math.inf):
         return loss
-    ratio = 1 + (exact.exp(loss) - 1) / Fraction(share)
+    ratio = 1 + (exact.exp(loss) - 1) / Fraction(proportion)
     rounded = exact.log_ratio(ratio)
     return rounded if exact.exp(rounded) <= ratio else math.nextafter(rounded, 0)
 
@@ -188,6 +190,6 @@ def largest_sampling(epsilon: float, sampled: float) -> float:
         raise ParameterError(
             "epsilon", epsilon, "must be finite: no sampling makes up for an answer without privacy"
         )
-    share = (exact.exp(wanted) - 1) / (exact.exp(loss) - 1)
-    rounded = float(share)
-    return rounded if Fraction(rounded) <= share else math.nextafter(rounded, 0)
+    proportion = (exact.exp(wanted) - 1) / (exact.exp(loss) - 1)
+    rounded = float(proportion)
+    return rounded if Fraction(rounded) <= proportion else math.nextafter(rounded, 0)

@@ -168,11 +168,13 @@ def silence_words(query: Query, limits: Any = ()) -> list[str]:
     found = silence(query, [*own_limits(query), *limits])
     if found is None:
         return []
-    share = (found.at - query.schedule.origin) / (query.schedule.expires - query.schedule.origin)
+    proportion = (found.at - query.schedule.origin) / (
+        query.schedule.expires - query.schedule.origin
+    )
     return [
         (
             f"At this schedule a device falls silent about {iso_time(found.at)}, after"
-            f" {100 * share:.1f} % of the query's life."
+            f" {100 * proportion:.1f} % of the query's life."
         ),
         "To last longer, ask less often or sample less.",
     ]

@@ -110,9 +110,11 @@ class EntropyDiversity(Constraint):
     def measure(self, classes: Classes) -> _Floats:
         """exp of the entropy."""
         of_class, _, counts = classes.values_per_class(self.column)
-        share = counts / classes.sizes[of_class]
+        proportion = counts / classes.sizes[of_class]
         return np.exp(
-            -np.bincount(of_class, weights=share * np.log(share), minlength=classes.sizes.size)
+            -np.bincount(
+                of_class, weights=proportion * np.log(proportion), minlength=classes.sizes.size
+            )
         )
 
     def keeps(self, measured: _Floats) -> NDArray[np.bool_]:
@@ -173,10 +175,10 @@ class TCloseness(Constraint):
         of_class, values, counts = classes.values_per_class(self.column)
         present, values = np.unique(values, return_inverse=True)
         overall = np.bincount(values, weights=counts) / max(classes.n, 1)
-        share = counts / classes.sizes[of_class]
+        proportion = counts / classes.sizes[of_class]
         if not self.ordered:
             # What one exceeds the other by in some places, the other exceeds it by elsewhere.
-            above = np.maximum(share - overall[values], 0)
+            above = np.maximum(proportion - overall[values], 0)
             return np.asarray(
                 np.bincount(of_class, weights=above, minlength=classes.sizes.size), dtype=np.float64
             )
@@ -185,7 +187,7 @@ class TCloseness(Constraint):
         for start in range(0, out.size, step):
             here = (of_class >= start) & (of_class < start + step)
             block = np.zeros((min(step, out.size - start), present.size))
-            block[of_class[here] - start, values[here]] = share[here]
+            block[of_class[here] - start, values[here]] = proportion[here]
             out[start : start + step] = np.abs(np.cumsum(block - overall, axis=1)).sum(
                 axis=1
             ) / max(present.size - 1, 1)

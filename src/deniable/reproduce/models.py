@@ -126,8 +126,8 @@ def compare_models(
 def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, ExpectedSpread]:
     """The mechanism with the smallest mean squared error if everyone reports, whatever the answers.
 
-    n Var of a share f is constant + (slope - 1) f, linear in f, so its mean over all labels depends
-    on their number alone.
+    n Var of a proportion f is constant + (slope - 1) f, linear in f, so its mean over all labels
+    depends on their number alone.
 
     >>> [type(best_local_mechanism(k, 1.0)[0]).__name__ for k in (2, 8)]
     ['DirectEncoding', 'SubsetSelection']
@@ -240,10 +240,14 @@ def _curator(
         return replace(curator.histogram("label", epsilon=cost, bins=edges), labels=names)
 
     law, n, k = run().law, codes.size, len(names)
-    shares = np.bincount(codes, minlength=k) / n
+    proportions = np.bincount(codes, minlength=k) / n
     # If the number of rows is private too, proportions are of the sum of all noisy counts: to first
     # order X_j - share_j sum X.
-    times = np.ones(k) if neighbours == "replace-one" else (1 - shares) ** 2 + (k - 1) * shares**2
+    times = (
+        np.ones(k)
+        if neighbours == "replace-one"
+        else (1 - proportions) ** 2 + (k - 1) * proportions**2
+    )
     return _Model(
         "curator",
         "discrete Laplace",

@@ -5,7 +5,7 @@ A mechanism takes part by itself if :meth:`Mechanism.from_epsilon` builds it; on
 is offered by an entry point in the group `deniable.mechanisms`. A protocol that is no `Mechanism`
 has an entry point in the group `deniable.protocols`: a callable of (epsilon, values) that returns
 something with `epsilon`, `privatize(values, source)` and `estimate(reports)`, whose result has
-`proportions`. If it also has `expected_errors(n, shares)`, there is a theory to compare with.
+`proportions`. If it also has `expected_errors(n, proportions)`, there is a theory to compare with.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.registry import PluginWarning, mechanism_by_name, mechanisms_by_epsilon
 from deniable.randomness import seeded_source
 from deniable.registries import is_own
+from deniable.renames import reads_old_names
 from deniable.results import Result
 
 __all__ = [
@@ -39,7 +40,7 @@ __all__ = [
     "ProtocolErrors",
     "compare_protocols",
     "known_protocols",
-    "typical_shares",
+    "typical_proportions",
 ]
 
 _Floats = NDArray[np.float64]
@@ -70,7 +71,7 @@ class ProtocolErrors(Result):
     """The expected error of the unbiased estimate; None where there is no formula, or the metric
     has none."""
     simulated: float
-    """The mean error over the runs, by the protocol's own estimator."""
+    """The mean error over the trials, by the protocol's own estimator."""
     simulated_stderr: float
     report_bytes: int | None
     seconds: float
@@ -107,36 +108,38 @@ def _is_own(name: str) -> bool:
     return name in mechanisms_by_epsilon() and is_own(mechanisms_by_epsilon()[name])
 
 
-def typical_shares(values: int) -> _Floats:
+def typical_proportions(values: int) -> _Floats:
     """Typical proportions: a few frequent values and a long tail, 1/(rank + 1)."""
     weights = 1 / (np.arange(whole("values", values, 2, 1 << 16)) + 2)
     out: _Floats = weights / weights.sum()
     return out
 
 
+@reads_old_names
 def compare_protocols(
-    shares: Sequence[float] | _Floats,
-    users: int,
+    proportions: Sequence[float] | _Floats,
+    population: int,
     epsilons: Sequence[float],
     *,
     metric: str = "mse",
-    runs: int = 10,
+    trials: int = 10,
     protocols: Sequence[str] | None = None,
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> list[ProtocolErrors]:
-    """All protocols, or those named, at each epsilon: `users` people whose values are drawn with
-    `shares`.
+    """All protocols, or those named, at each epsilon: `population` people whose values are drawn
+    with `proportions`.
 
-    >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=["DirectEncoding"], runs=5)
+    >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=["DirectEncoding"],
+    trials=5)
     >>> found[0].protocol, round(found[0].theory, 5), found[0].report_bytes
     ('DirectEncoding', 0.00166, 1)
     """
     if metric not in METRICS:
         raise ParameterError("metric", metric, f"must be one of {', '.join(METRICS)}")
-    whole("users", users, 30, 10**8)
-    whole("runs", runs, 2, 10_000)
-    truth = np.asarray(shares, dtype=np.float64)
+    whole("population", population, 30, 10**8)
+    whole("trials", trials, 2, 10_000)
+    truth = np.asarray(proportions, dtype=np.float64)
     known = known_protocols()
     for name in protocols or ():
         if name not in known:
@@ -147,7 +150,9 @@ def compare_protocols(
         check_epsilon(epsilon)
         for number, (name, make) in enumerate(chosen.items()):
             try:
-                out.append(_one(name, make, float(epsilon), truth, users, metric, runs, seed))
+                out.append(
+                    _one(name, make, float(epsilon), truth, population, metric, trials, seed)
+                )
             except DeniableError:
                 if protocols:
                     raise  # it was requested by name
@@ -172,20 +177,20 @@ def _one(
     make: _Maker,
     epsilon: float,
     truth: _Floats,
-    users: int,
+    population: int,
     metric: str,
-    runs: int,
+    trials: int,
     seed: int,
 ) -> ProtocolErrors:
     protocol = make(epsilon, truth.size)
     if isinstance(protocol, Mechanism) and len(protocol.labels) != truth.size:
         message = f"{name} does not estimate the proportions of {truth.size} values"
         raise ParameterError("protocol", name, message=message)
-    random, source = np.random.default_rng([seed, users]), seeded_source(seed)
+    random, source = np.random.default_rng([seed, population]), seeded_source(seed)
     errors, seconds = [], 0.0
     numeric = bool(getattr(protocol, "numeric", False))
-    for _ in range(runs):
-        indices = random.choice(truth.size, users, p=truth)
+    for _ in range(trials):
+        indices = random.choice(truth.size, population, p=truth)
         values = np.asarray(protocol.labels)[indices] if numeric else indices
         started = time.process_time()
         estimate = np.asarray(protocol.estimate(protocol.privatize(values, source)).proportions)
@@ -195,19 +200,19 @@ def _one(
         protocol=name,
         requested_epsilon=epsilon,
         epsilon=float(protocol.epsilon),
-        theory=_theory(protocol, truth, users, metric),
+        theory=_theory(protocol, truth, population, metric),
         simulated=float(np.mean(errors)),
-        simulated_stderr=float(np.std(errors, ddof=1) / math.sqrt(runs)),
+        simulated_stderr=float(np.std(errors, ddof=1) / math.sqrt(trials)),
         report_bytes=protocol.report_bytes if hasattr(protocol, "layout") else None,
-        seconds=seconds / runs / users * 1e6,
+        seconds=seconds / trials / population * 1e6,
         guessed=_guessed(protocol, truth.size, source) if isinstance(protocol, Mechanism) else None,
     )
 
 
-def _theory(protocol: Any, truth: _Floats, users: int, metric: str) -> float | None:
+def _theory(protocol: Any, truth: _Floats, population: int, metric: str) -> float | None:
     if metric == "kantorovich" or not hasattr(protocol, "expected_errors"):
         return None
-    errors = protocol.expected_errors(users, truth)
+    errors = protocol.expected_errors(population, truth)
     if metric == "mse":
         return float((errors**2).mean())
     # Errors of single labels are normal: E|x| = sqrt(2/pi) sigma. The Euclidean norm of many of

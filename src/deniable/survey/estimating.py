@@ -88,11 +88,11 @@ class Survey(Result):
             texts += [(name, row[0], row[1], row[-1]) for row in (shown.texts or [])[1:]]
             notes += [f"{name}: {line}" for line in shown.notes]
         columns = ("column", "label", "estimate", "stderr", "low", "high")
-        return Display(columns, rows, tuple(notes), bars, "share (%)", texts=texts)
+        return Display(columns, rows, tuple(notes), bars, "proportion (%)", texts=texts)
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw a panel per column and table; returns matplotlib's figure. With `ax`, all shares go
-        there, and it is returned."""
+        """Draw a panel per column and table; returns matplotlib's figure. With `ax`, all
+        proportions go there, and it is returned."""
         if ax is not None:
             return draw_bars(self._display(confidence), ax)
         from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is an extra, and slow to import
@@ -262,7 +262,7 @@ def estimate_file(
 
 
 def _conditioned(mechanisms: Mapping[str, Mechanism], by: str) -> list[str]:
-    """The columns whose shares can be conditioned on a randomized column; warns about the
+    """The columns whose proportions can be conditioned on a randomized column; warns about the
     others."""
     can = {
         name: mechanism.exclusive and not mechanism.numeric

@@ -145,7 +145,7 @@ def _text_chunks(
 ) -> Iterator[Chunk]:
     with open_text(path, SurveyError, layout, wanted.columns) as table:
         for chunk in _chunks(path, table.header, _without_qualtrics(table.rows), wanted):
-            progress(table.share_read())
+            progress(table.fraction_read())
             yield chunk
     progress(1.0)
 

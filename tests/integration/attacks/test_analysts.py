@@ -408,7 +408,13 @@ def _version(key: AnalystKey) -> SignedQuery:
 def _simulate(world: TwoAnalysts) -> tuple[int, str]:
     """A simulation that names A's query, whose buckets have a half each, shows B's own guesses: it
     reads nobody's results."""
-    design = {"share": 0.02, "buckets": 2, "guesses": [0.9, 0.1], "people": 100_000, "epsilon": 3.0}
+    design = {
+        "proportion": 0.02,
+        "buckets": 2,
+        "guesses": [0.9, 0.1],
+        "population": 100_000,
+        "epsilon": 3.0,
+    }
     status, body = world.as_b(
         "POST", "/v1/simulate", json.dumps({**design, "query": "mine", "query_id": "mine"}).encode()
     )

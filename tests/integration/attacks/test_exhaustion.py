@@ -29,8 +29,14 @@ from toolkit.servers.consoles import SeededConsole, console_query, seeded_consol
 
 pytestmark = pytest.mark.slow
 
-DRAFT = {"columns": [{"name": "x", "buckets": ["[0,5)", "[5,inf)"]}], "until": "2099-01-01"}
-DESIGN = {"share": 0.02, "buckets": 2, "guesses": [0.5, 0.5], "people": 100_000, "epsilon": 3.0}
+DRAFT = {"columns": [{"name": "x", "buckets": ["[0,5)", "[5,inf)"]}], "end": "2099-01-01"}
+DESIGN = {
+    "proportion": 0.02,
+    "buckets": 2,
+    "guesses": [0.5, 0.5],
+    "population": 100_000,
+    "epsilon": 3.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +96,12 @@ def test_checks_and_simulations_need_the_right_to_publish(
 def test_a_simulation_of_millions_over_a_thousand_buckets_stays_small(complete: bool) -> None:
     guesses = [1 / 1024] * 1024
     asked = DesignRequest(
-        people=3_000_000, epsilon=2.0, share=0.02, buckets=1024, guesses=guesses, complete=complete
+        population=3_000_000,
+        epsilon=2.0,
+        proportion=0.02,
+        buckets=1024,
+        guesses=guesses,
+        complete=complete,
     )
     tracemalloc.start()
     try:
@@ -98,7 +109,7 @@ def test_a_simulation_of_millions_over_a_thousand_buckets_stays_small(complete: 
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()
-    assert told["people"] * told["runs"] * 1024 <= 1 << 30
+    assert told["n_reports"] * told["trials"] * 1024 <= 1 << 30
     assert told["covered"] > 0.9 * told["intervals"]
 
 
@@ -108,7 +119,7 @@ def test_a_few_simulations_run_at_a_time_a_few_wait_and_the_rest_is_put_off(
     released, started = threading.Event(), []
 
     def held(given: DesignRequest) -> dict[str, Any]:
-        started.append(given.people)
+        started.append(given.population)
         assert released.wait(60)
         return {}
 

@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 SIGNED = sign(MINE, KEY).to_bytes()
 DESIGN = json.dumps(
-    {"share": 0.02, "buckets": 2, "guesses": [0.5, 0.5], "people": 100_000, "epsilon": 3.0}
+    {"proportion": 0.02, "buckets": 2, "guesses": [0.5, 0.5], "population": 100_000, "epsilon": 3.0}
 ).encode()
 NO_RESULT = 404
 """Whoever may read is told that there is no result yet; the reason in the document tells it from a

@@ -355,7 +355,7 @@ def test_a_hundred_followers_cost_one_look_at_the_state(
 # --- plans and checks
 
 DESIGN = {
-    "share": 0.02,
+    "proportion": 0.02,
     "buckets": 5,
     "guesses": [0.24, 0.308, 0.336, 0.094, 0.022],
     "every": "7 d",
@@ -371,44 +371,51 @@ def post(bearer: httpx.Client, address: str, **body: Any) -> dict[str, Any]:
 
 
 def test_a_plan_goes_from_the_plus_minus_to_epsilon_and_back(bearer: httpx.Client) -> None:
-    there = post(bearer, "/v1/plan", people=20_000, margin=0.008)
-    found = plan(population=20_000, share=0.02, margin=0.008, buckets=5, mechanism="OptimizedUnary")
+    there = post(bearer, "/v1/plan", population=20_000, margin=0.008)
+    found = plan(
+        population=20_000, proportion=0.02, margin=0.008, buckets=5, mechanism="OptimizedUnary"
+    )
     assert there["epsilon"] == pytest.approx(found.epsilon_local, rel=1e-9)
-    back = post(bearer, "/v1/plan", people=20_000, epsilon=there["epsilon"])
+    back = post(bearer, "/v1/plan", population=20_000, epsilon=there["epsilon"])
     assert back["margin"] == pytest.approx(0.008, rel=0.01)
     people = post(bearer, "/v1/plan", margin=0.008, epsilon=there["epsilon"])
-    assert people["people"] == pytest.approx(20_000, rel=0.02)
+    assert people["population"] == pytest.approx(20_000, rel=0.02)
     assert there["mechanism"]["name"] == "OptimizedUnary"  # the only one that can say "no bucket"
 
 
 def test_white_noise_is_refused_with_its_figure_and_each_nearest_design_works_alone(
     bearer: httpx.Client,
 ) -> None:
-    told = post(bearer, "/v1/plan", people=2000, epsilon=0.7, share=0.01)
+    told = post(bearer, "/v1/plan", population=2000, epsilon=0.7, proportion=0.01)
     assert not told["feasible"]
     assert told["margin"] > 0.01
-    assert set(told["nearest"]) == {"people", "epsilon", "share"}
+    assert set(told["nearest"]) == {"population", "epsilon", "proportion"}
     for name, value in told["nearest"].items():
         assert post(
-            bearer, "/v1/plan", **{"people": 2000, "epsilon": 0.7, "share": 0.01, name: value}
+            bearer,
+            "/v1/plan",
+            **{"population": 2000, "epsilon": 0.7, "proportion": 0.01, name: value},
         )["feasible"], name
-    wide = post(bearer, "/v1/plan", people=20_000, margin=0.03)
+    wide = post(bearer, "/v1/plan", population=20_000, margin=0.03)
     assert not wide["feasible"]
-    assert "larger than the share" in wide["problem"] or "as large as the share" in wide["problem"]
+    assert (
+        "larger than the proportion" in wide["problem"]
+        or "as large as the proportion" in wide["problem"]
+    )
 
 
 def test_what_a_person_risks_adds_up_over_a_month_and_a_life(bearer: httpx.Client) -> None:
     epsilon = math.log(9)
-    answer, month, life = post(bearer, "/v1/plan", people=20_000, epsilon=epsilon)["risk"]
+    answer, month, life = post(bearer, "/v1/plan", population=20_000, epsilon=epsilon)["risk"]
     assert answer["belief"] == pytest.approx(0.5)  # odds of 1 to 9, times 9
     assert (month["answers"], month["epsilon"]) == (5, pytest.approx(5 * epsilon))
     assert (life["answers"], life["note"]) == (9, "silent")  # 20 / 2.197
-    replayed = post(bearer, "/v1/plan", people=20_000, epsilon=epsilon, memoize=True)["risk"]
+    replayed = post(bearer, "/v1/plan", population=20_000, epsilon=epsilon, memoize=True)["risk"]
     assert [row["epsilon"] for row in replayed] == pytest.approx([epsilon] * 3)
 
 
 def test_the_expected_plus_minus_is_what_simulations_show(bearer: httpx.Client) -> None:
-    asked = {"people": 20_000, "epsilon": 2.2}
+    asked = {"population": 20_000, "epsilon": 2.2}
     reaches = post(bearer, "/v1/plan", **asked)["reaches"]
     runs = [post(bearer, "/v1/simulate", **asked) for _ in range(5)]
     errors = np.concatenate([np.array(run["estimates"]) - DESIGN["guesses"] for run in runs])
@@ -436,7 +443,7 @@ def draft(**changes: Any) -> dict[str, Any]:
         "question": "How far?",
         "sql": "SELECT km FROM trips",
         "columns": [{"name": "km", "buckets": ["[0,5)", "[5,inf)"], "other": False}],
-        "until": "2099-01-01",
+        "end": "2099-01-01",
         "mechanism": {"name": "OptimizedUnary", "epsilon": 2.0},
     }
     return {**given, **changes}
@@ -472,7 +479,7 @@ def test_a_draft_without_faults_comes_back_as_the_bytes_to_sign(
             "overlaps '[0,5)': both hold 4",
         ),
         ({"every": "often"}, "every", "must be a number of whole seconds"),
-        ({"until": "soon"}, "until", "must be a date such as"),
+        ({"end": "soon"}, "end", "must be a date such as"),
         ({"budget": 1.0}, "budget", "must pay for at least one epoch"),
         ({"id": "not a name!"}, "id", "id = "),
     ],

@@ -210,7 +210,7 @@ def test_mechanisms_with_an_epsilon_adapt_too(tmp_path: Path, mechanism: dict[st
     )
     run = AdaptiveRun(tmp_path, query, PEOPLE)
     rng = np.random.default_rng(7)
-    for epoch in range(8):
+    for epoch in range(11):  # two steps up, and a window that has only the second
         run.epoch(epoch, (rng.random(PEOPLE) < 0.2).astype(int))
     assert run.changes
     assert run.errors()[-1] <= 0.06

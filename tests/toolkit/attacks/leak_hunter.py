@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from typing import Any
 from toolkit.attacks.leak_hunter_device import HONEST, Conduct, Life, live, processor_seconds
 from toolkit.attacks.leak_hunter_scenarios import Scenario, scenario_of, simpler
 
-__all__ = ["Finding", "difference_of", "differences", "first_leak", "shrink"]
+__all__ = ["Finding", "difference_of", "differences", "first_leak", "hunt", "shrink"]
+
+_MOST_SHRUNK = 3
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,19 @@ def shrink(finding: Finding, probe: Probe = differences, most_tries: int = 40) -
                 finding, searching = found, True
                 break
     return finding
+
+
+def hunt(seed: int, end: int, minutes: float = 0.0) -> tuple[Counter[str], list[str]]:
+    """What happened in the scenarios of these seeds, and of later ones while there is time; and the
+    leaks found, in words."""
+    ends = time.monotonic() + 60 * minutes
+    seen: Counter[str] = Counter()
+    found: list[str] = []
+    while seed < end or time.monotonic() < ends:
+        if leak := differences(scenario_of(seed), seen=seen):
+            found.append(str(shrink(leak, most_tries=10) if len(found) < _MOST_SHRUNK else leak))
+        seed += 1
+    return seen, found
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def _handler(service: WeakService) -> type[BaseHTTPRequestHandler]:
             if self.path == "/v1/queries/check":
                 self._say(200, {"checks": [{"field": "sql", "level": "ok"}]})
             elif self.path == "/v1/simulate":
-                self._say(200, {"people": 3_000_000, "runs": 1})
+                self._say(200, {"n_reports": 3_000_000, "trials": 1})
             elif self.path == "/v1/enrol/rotate":
                 fresh = f"{self._token()}-again"
                 service.identity[fresh] = service.identity.get(self._token(), self._token())

@@ -42,13 +42,13 @@ def test_json_is_one_object_with_the_plans_numbers() -> None:
         "sampling",
         "p",
         "q",
-        "smallest_share",
+        "smallest_proportion",
         "epsilon_local",
         "epsilon_sampled",
         "epsilon_zero_knowledge",
     ):
         assert printed[name] == getattr(made, name), name
-    assert printed["smallest_share"] <= 0.0788
+    assert printed["smallest_proportion"] <= 0.0788
 
 
 def test_the_table_tells_parameters_precision_and_risk() -> None:
@@ -120,13 +120,13 @@ def test_every_option_reaches_the_plan() -> None:
     )
     made = deniable.plan(
         population=1_000_000,
-        share=0.2,
+        proportion=0.2,
         margin=0.02,
         sampled_epsilon=3,
         epsilon=9,
         buckets=5,
         epochs=6,
-        memoized=True,
+        memoize=True,
         distinct=2,
         rate=1000,
         every=50,
@@ -149,12 +149,12 @@ def test_every_option_reaches_the_plan() -> None:
             ["--epsilon", "0.0001"],
             (
                 "deniable: with epsilon = 0.0001 and sampled_epsilon = 0.7 the answers of 100,000"
-                " people cannot show any share"
+                " people cannot show any proportion"
             ),
         ),
         (
             ["--proportion", "0.01"],
-            "deniable: with sampled_epsilon = 0.7 the ± at a share of 0.01 is",
+            "deniable: with sampled_epsilon = 0.7 the ± at a proportion of 0.01 is",
         ),
         (["--margin", "0.1"], "deniable: cv and margin are two ways to state the target"),
         (
@@ -202,7 +202,7 @@ def test_help_lists_the_command_and_loads_nothing_heavy() -> None:
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
-    assert re.search(r"^  plan +Find whichever of population, share", out.stdout, re.MULTILINE)
+    assert re.search(r"^  plan +Find whichever of population, proportion", out.stdout, re.MULTILINE)
     assert out.stdout.splitlines()[-1] == "[]"
 
 
@@ -277,4 +277,4 @@ def test_no_two_columns_of_the_comparison_are_the_same() -> None:
     columns = list(zip(*(row.split() for row in rows), strict=True))
     assert len(set(columns)) == len(columns)
     other = run("--population", "20000", "--epsilon", "1").output
-    assert "smallest share  bytes  local epsilon" in other
+    assert "smallest proportion  bytes  local epsilon" in other

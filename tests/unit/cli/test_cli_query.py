@@ -118,6 +118,26 @@ def test_check_says_what_is_asked_and_what_it_costs(folder: Path) -> None:
     assert "pays for 4 answers: at this schedule a device falls silent about" in out
 
 
+@pytest.mark.parametrize(("most", "warned"), [("2.5", False), ("3.0", False), ("3.97", True)])
+def test_check_says_when_an_envelope_exceeds_the_ceiling_that_devices_have_by_default(
+    folder: Path, most: str, warned: bool
+) -> None:
+    envelope = "\n".join(
+        (
+            "[envelope]",
+            f'controller = "{"ea" * 32}"',
+            "sampling = [0.1, 1.0]",
+            "p = [0.2, 0.6]",
+            "q = [0.5, 0.5]",
+            f"epsilon_per_answer = {most}",
+        )
+    )
+    content = (folder / "q.toml").read_text().replace("[budget]", f"{envelope}\n\n[budget]")
+    (folder / "q.toml").write_text(content)
+    out = run(folder, "query", "check", "q.toml").stdout
+    assert (f"the envelope allows the controller {most}" in out) is warned
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

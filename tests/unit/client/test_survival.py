@@ -94,6 +94,32 @@ def test_what_may_have_left_is_not_given_back(tmp_path: Path, how: str) -> None:
     assert "epochs given back" not in counters(device)
 
 
+def test_a_device_without_a_network_does_not_pay(tmp_path: Path) -> None:
+    """No connection was made, so no byte left, however often it was tried."""
+    query = asked()
+    device = careful(tmp_path, query)
+    device.answer(signed(query), at(0))
+    for later in (0, AGE // 3, AGE // 2):
+        assert device.upload(Network(unconnected={ONE, TWO}), at(1) + later).problems
+    device.upload(Network(), at(1) + AGE)
+    assert spent(device, query) == 0
+    assert counters(device)["epochs given back"] == 1
+
+
+@pytest.mark.parametrize("first", ["down", "unconnected"])
+def test_a_share_that_may_have_left_once_stays_charged_though_no_later_connection_is_made(
+    tmp_path: Path, first: str
+) -> None:
+    query = asked()
+    device = careful(tmp_path, query)
+    cost = device.answer(signed(query), at(0)).epsilon
+    networks = {"down": Network(down={ONE, TWO}), "unconnected": Network(unconnected={ONE, TWO})}
+    device.upload(networks.pop(first), at(1))
+    device.upload(networks.popitem()[1], at(1) + AGE // 2)
+    device.upload(Network(), at(1) + AGE)
+    assert spent(device, query) == cost
+
+
 def test_of_several_messages_one_that_may_have_left_keeps_the_charge(tmp_path: Path) -> None:
     query = asked(rows="several", most_rows=3)
     for n_tried, kept in ((0, False), (1, True)):

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from deniable.randomness import seeded_source
 from deniable.wire.shares import read_batch
 from toolkit.answers import streamed
 from toolkit.devices import Network, asked, at, make_device, make_policy, queued, records, signed
+from toolkit.servers.certificates import self_signed
 
 ONE, TWO = asked().proxies
 
@@ -378,3 +383,42 @@ def test_importing_the_client_does_not_load_httpx() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
     assert out.stdout.strip() == "[]"
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_request_is_unsent_if_no_connection_was_made_and_only_then() -> None:
+    """A server that takes the connection and hangs up may have read the request."""
+    with socket.create_server(("127.0.0.1", 0)) as server, HttpTransport() as transport:
+
+        def hang_up() -> None:
+            server.accept()[0].close()
+
+        hangs_up = threading.Thread(target=hang_up, daemon=True)
+        hangs_up.start()
+        for port, unsent in ((server.getsockname()[1], False), (_closed_port(), True)):
+            with pytest.raises(UploadError) as refused:
+                transport.send(f"http://127.0.0.1:{port}", "token", b"record")
+            assert refused.value.unsent is unsent
+        hangs_up.join()
+
+
+def test_a_request_is_unsent_if_the_certificate_is_not_trusted(tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path, "proxy")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    with socket.create_server(("127.0.0.1", 0)) as server, HttpTransport() as transport:
+
+        def shake_hands() -> None:
+            with suppress(OSError):  # the device hangs up
+                context.wrap_socket(server.accept()[0], server_side=True)
+
+        handshake = threading.Thread(target=shake_hands, daemon=True)
+        handshake.start()
+        with pytest.raises(UploadError, match="certificate is not trusted") as refused:
+            transport.send(f"https://127.0.0.1:{server.getsockname()[1]}", "token", b"record")
+        handshake.join()
+    assert refused.value.unsent

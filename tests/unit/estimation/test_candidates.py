@@ -1,4 +1,4 @@
-"""Decoding RAPPOR: shares of candidate texts, their errors, and how often a text that nobody sent
+"""Decoding RAPPOR: proportions of candidate texts, their errors, and how often a text that nobody sent
 is found."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from toolkit.references.laws import FALSE_ALARM
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def crowd(rng: np.random.Generator, texts: list[str], shares: Any, n: int) -> list[str]:
-    weights = np.asarray(shares, dtype=float)
+def crowd(rng: np.random.Generator, texts: list[str], proportions: Any, n: int) -> list[str]:
+    weights = np.asarray(proportions, dtype=float)
     return [texts[i] for i in rng.choice(len(texts), size=n, p=weights / weights.sum())]
 
 
@@ -27,18 +27,18 @@ def test_expected_bits_decode_to_the_very_shares_they_came_from() -> None:
     rng = np.random.default_rng(1)
     cohorts, bits, truth = 6, 16, np.array([0.4, 0.3, 0.2, 0.1, 0.0])
     positions = rng.integers(0, bits, (5, cohorts, 2))
-    shares = np.zeros((cohorts, bits))
-    for share, text in zip(truth, positions, strict=True):
+    proportions = np.zeros((cohorts, bits))
+    for proportion, text in zip(truth, positions, strict=True):
         for cohort, places in enumerate(text):
-            shares[cohort, np.unique(places)] += share
+            proportions[cohort, np.unique(places)] += proportion
     sizes = np.array([50, 10, 0, 80, 20, 7])
-    shares[2] = np.nan  # no reports, so nothing is known of this cohort
-    found = decode(shares, sizes, positions, 0.7, 0.2)
-    np.testing.assert_allclose(found.shares, truth, atol=1e-12)
+    proportions[2] = np.nan  # no reports, so nothing is known of this cohort
+    found = decode(proportions, sizes, positions, 0.7, 0.2)
+    np.testing.assert_allclose(found.proportions, truth, atol=1e-12)
 
 
 class Simulation:
-    """Many crowds with the same shares, each with texts, hence hashes, of its own."""
+    """Many crowds with the same proportions, each with texts, hence hashes, of its own."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Simulation:
             texts = candidates[: len(sent)] + [f"{trial} other {i}" for i in range(len(others))]
             reports = mechanism.privatize(crowd(rng, texts, [*sent, *others], n), source)
             estimates.append(mechanism.estimate(reports, candidates=candidates))
-        self.shares = np.array([e.proportions for e in estimates])
+        self.proportions = np.array([e.proportions for e in estimates])
         self.covariance = np.array([e.covariance for e in estimates])
         self.p_values = np.array([e.p_value[len(sent) :] for e in estimates])
         self.false_finds = np.array([e.detected[len(sent) :].sum() for e in estimates])
@@ -80,16 +80,17 @@ def complete() -> Simulation:
 @pytest.mark.slow
 def test_shares_are_unbiased_when_all_texts_are_candidates(complete: Simulation) -> None:
     z = stats.norm.isf(FALSE_ALARM / 5 / 2)
-    error = complete.shares.mean(axis=0) - complete.truth
+    error = complete.proportions.mean(axis=0) - complete.truth
     np.testing.assert_array_less(
-        np.abs(error), z * complete.shares.std(axis=0, ddof=1) / np.sqrt(len(complete.shares))
+        np.abs(error),
+        z * complete.proportions.std(axis=0, ddof=1) / np.sqrt(len(complete.proportions)),
     )
 
 
 @pytest.mark.slow
 def test_the_stated_covariance_is_the_simulated_one(complete: Simulation) -> None:
-    trials = len(complete.shares)
-    simulated, stated = np.cov(complete.shares.T), complete.covariance.mean(axis=0)
+    trials = len(complete.proportions)
+    simulated, stated = np.cov(complete.proportions.T), complete.covariance.mean(axis=0)
     deviation = np.sqrt(np.diag(simulated))
     # Of a sample covariance of normal variables, and the few per cent that "at least 1" adds to
     # misfit on average.
@@ -112,9 +113,11 @@ def test_intervals_cover_what_they_claim(complete: Simulation) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_for_others_when_all_texts_are_candidates(complete: Simulation) -> None:
-    share, stderr = complete.others.T
-    assert abs(share.mean()) < 6.2 * share.std() / np.sqrt(share.size)
-    assert abs(np.mean(stderr**2) / share.var() - 1) < 6.2 * np.sqrt(2 / share.size) + 0.03
+    proportion, stderr = complete.others.T
+    assert abs(proportion.mean()) < 6.2 * proportion.std() / np.sqrt(proportion.size)
+    assert (
+        abs(np.mean(stderr**2) / proportion.var() - 1) < 6.2 * np.sqrt(2 / proportion.size) + 0.03
+    )
     assert abs(complete.misfit.mean() - 1) < 0.02
 
 
@@ -146,13 +149,13 @@ def test_texts_that_nobody_sent_are_found_no_more_often_than_claimed(absent: Sim
 def test_texts_that_are_no_candidates_neither_bias_the_shares_nor_narrow_their_intervals(
     absent: Simulation,
 ) -> None:
-    average = (absent.shares - absent.truth).mean(axis=1)  # one independent figure a crowd
+    average = (absent.proportions - absent.truth).mean(axis=1)  # one independent figure a crowd
     assert abs(average.mean()) < 6.2 * average.std(ddof=1) / np.sqrt(average.size)
     assert absent.covered.mean() > 0.93
-    share, stderr = absent.others.T
+    proportion, stderr = absent.others.T
     left = 1 - absent.truth.sum()
-    assert abs(share.mean() - left) < 6.2 * share.std(ddof=1) / np.sqrt(share.size)
-    assert np.mean(np.abs(share - left) < 2 * stderr) > 0.85
+    assert abs(proportion.mean() - left) < 6.2 * proportion.std(ddof=1) / np.sqrt(proportion.size)
+    assert np.mean(np.abs(proportion - left) < 2 * stderr) > 0.85
 
 
 @pytest.mark.slow
@@ -182,19 +185,19 @@ def test_a_share_on_a_few_of_its_bits_only_is_no_find() -> None:
     """A text that is no candidate has half of the crowd, and 3 of the candidate's 16 bits are its
     bits too."""
     rng = np.random.default_rng(4)
-    cohorts, bits, share = 8, 32, 0.5
+    cohorts, bits, proportion = 8, 32, 0.5
     candidate = rng.permuted(np.tile(np.arange(bits), (cohorts, 1)), axis=1)[:, :2]
     raised = np.zeros((cohorts, bits), dtype=bool)
     for cohort, places in enumerate(candidate):
         free = np.setdiff1d(np.arange(bits), places)
         raised[cohort, free[: 1 if cohort < 3 else 2]] = True
         raised[cohort, places[0]] = cohort < 3
-    shares = share * raised + rng.normal(scale=1e-3, size=raised.shape)
+    proportions = proportion * raised + rng.normal(scale=1e-3, size=raised.shape)
     sizes = np.full(cohorts, 10_000)
-    assert decode(shares, sizes, candidate[None], 0.99, 0.01).p_values[0] > 0.01
-    for cohort, places in enumerate(candidate):  # a smaller share, but on all of its bits
-        shares[cohort, places] = 0.3 + rng.normal(scale=1e-3, size=2)
-    assert decode(shares, sizes, candidate[None], 0.99, 0.01).p_values[0] < 1e-6
+    assert decode(proportions, sizes, candidate[None], 0.99, 0.01).p_values[0] > 0.01
+    for cohort, places in enumerate(candidate):  # a smaller proportion, but on all of its bits
+        proportions[cohort, places] = 0.3 + rng.normal(scale=1e-3, size=2)
+    assert decode(proportions, sizes, candidate[None], 0.99, 0.01).p_values[0] < 1e-6
 
 
 def test_candidates_that_share_all_their_bits_are_refused() -> None:
@@ -228,7 +231,9 @@ def test_a_handful_of_reports_has_at_least_the_error_of_the_coins(n: int) -> Non
 def test_cohorts_of_about_one_report_have_their_due_error() -> None:
     mechanism = Rappor(bits=16, hashes=2, cohorts=400, f=0.5, p=0.25, q=0.75)
     simulation = Simulation(mechanism, sent=[0.7, 0.3], absent=1, others=[], n=400, trials=60)
-    ratio = np.trace(simulation.covariance.mean(axis=0)) / np.trace(np.cov(simulation.shares.T))
+    ratio = np.trace(simulation.covariance.mean(axis=0)) / np.trace(
+        np.cov(simulation.proportions.T)
+    )
     assert abs(ratio - 1) < 6.2 * np.sqrt(2 / 60 / 3)
 
 
@@ -305,8 +310,10 @@ def test_a_tally_decodes_like_its_reports_and_a_population_narrows_the_error() -
         tally.estimate(candidates=["a", "b"]).proportions, whole.proportions
     )
     narrow = tally.estimate(population=1_000, candidates=["a", "b"])
-    share = whole.proportions
-    np.testing.assert_allclose(whole.variance - narrow.variance, share * (1 - share) / 1_000)
+    proportion = whole.proportions
+    np.testing.assert_allclose(
+        whole.variance - narrow.variance, proportion * (1 - proportion) / 1_000
+    )
 
 
 @pytest.mark.parametrize(

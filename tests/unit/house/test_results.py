@@ -366,7 +366,7 @@ def some_results() -> dict[str, Any]:
         "mean": deniable.statistics.mean(
             DirectEncoding(5, 2.0).estimate(DirectEncoding(5, 2.0).privatize([1, 2, 3] * 99, coins))
         ),
-        "plan": plan(population=100_000, share=0.05, epsilon=2.0, buckets=8),
+        "plan": plan(population=100_000, proportion=0.05, epsilon=2.0, buckets=8),
         "infinite": dataclasses.replace(
             first, epsilon=math.inf, degrees=np.array([math.inf, 3.0, math.nan])
         ),

@@ -1,15 +1,26 @@
-"""One word for one meaning on the command line, and old words that are still read."""
+"""One word for one meaning on every surface, and old words that are still read."""
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from pydantic import BaseModel, create_model
 
+import deniable
 from deniable.cli import cli
-from deniable.renames import OPTIONS, RenamedWarning, current_command_line
+from deniable.console.design_plans import DesignRequest
+from deniable.console.drafts import Draft
+from deniable.estimation.tables.statistic import Statistic
+from deniable.mechanisms.protocols.binary import BinaryResponse
+from deniable.planning.plan import plan
+from deniable.planning.request import PlanRequest
+from deniable.renames import NAMES, OPTIONS, RenamedWarning, current_command_line
 
 WORDS = {
     "--proportion": ("--share", "--shares"),
@@ -87,3 +98,110 @@ def test_other_commands_and_words_after_a_double_dash_are_left_alone() -> None:
         "--from",
         "x",
     ]
+
+
+def signatures(source: str) -> Iterator[tuple[str, str]]:
+    """Parameters of public functions, fields of public classes and keys that models read."""
+    for node in ast.walk(ast.parse(source)):
+        name = getattr(node, "name", "")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("_"):
+            given = node.args
+            yield from (
+                (name, each.arg) for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+            )
+        elif isinstance(node, ast.ClassDef) and not name.startswith("_"):
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                    yield name, part.target.id
+
+
+def keys(source: str) -> Iterator[str]:
+    """Keys of documents that are written as literals."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Dict):
+            for key in node.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value
+
+
+PROPORTIONS = ("share", "shares", "smallest_share", "worst_share", "class_shares")
+"""Rooms without secret pieces: here each of these would be a part of a crowd."""
+CROWD_ROOMS = ("planning", "estimation", "mechanisms", "privacy", "graphs", "curator", "survey")
+
+
+def misnamed(source: str) -> list[str]:
+    """What a room without secret pieces calls a share."""
+    named = [f"{where}({name})" for where, name in signatures(source) if name in PROPORTIONS]
+    return named + [f"key {key}" for key in keys(source) if key in PROPORTIONS]
+
+
+@pytest.mark.parametrize("room", CROWD_ROOMS)
+def test_a_part_of_the_crowd_is_a_proportion(room: str) -> None:
+    folder = Path(deniable.__file__).parent / room
+    found = {
+        str(path.relative_to(folder)): misnamed(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.py")
+    }
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_a_share_of_the_crowd_is_seen_as_parameter_field_and_key() -> None:
+    planted = "def plan(share): return {'share': share}\nclass Plan:\n    share: float\n"
+    assert sorted(misnamed(planted)) == ["Plan(share)", "key share", "plan(share)"]
+
+
+REQUESTS = (DesignRequest, Draft)
+REQUEST_WORDS = {old[2:].replace("-", "_"): word for old, word in FORBIDDEN.items()}
+
+
+def misnamed_parameters(model: type[BaseModel]) -> list[str]:
+    return [name for name in model.model_fields if name in REQUEST_WORDS]
+
+
+@pytest.mark.parametrize("model", REQUESTS)
+def test_requests_over_http_have_the_words_of_the_command_line(model: type[BaseModel]) -> None:
+    assert misnamed_parameters(model) == []
+    assert set(NAMES[model.__name__].values()) <= set(model.model_fields)
+
+
+def test_another_word_in_a_request_is_seen() -> None:
+    planted = create_model("Planted", people=(int, 1), until=(str, ""))
+    assert misnamed_parameters(planted) == ["people", "until"]
+
+
+def test_old_parameters_of_requests_are_read_with_the_new_name() -> None:
+    old = {"people": 2_000, "share": 0.1, "runs": 3, "until": "2099-01-01", "buckets": 2}
+    with pytest.warns(RenamedWarning) as said:
+        request = DesignRequest.model_validate(old)
+    assert (request.population, request.proportion, request.trials) == (2_000, 0.1, 3)
+    assert request.end == "2099-01-01"
+    assert {str(each.message).partition(";")[0] for each in said} == {
+        f"{name} is now called {NAMES['DesignRequest'][name]}" for name in old if name != "buckets"
+    }
+
+
+def test_old_keywords_and_attributes_are_read_with_the_new_name() -> None:
+    with pytest.warns(RenamedWarning, match="share is now called proportion"):
+        old = plan(population=20_000, share=0.1, margin=0.02)  # type: ignore[call-arg]
+    new = plan(population=20_000, proportion=0.1, margin=0.02)
+    assert old == new
+    with pytest.warns(RenamedWarning, match="share is now called proportion"):
+        assert new.share == new.proportion  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="share"):
+        plan(population=20_000, share=0.1, proportion=0.1)  # type: ignore[call-arg]
+
+
+def test_documents_with_old_keys_are_read() -> None:
+    made = PlanRequest(population=20_000, proportion=0.1, margin=0.02, memoize=True)
+    document = made.to_dict()
+    old = {**document, "share": document["proportion"], "memoized": document["memoize"]}
+    del old["proportion"], old["memoize"]
+    assert PlanRequest.from_dict(old) == made == PlanRequest.from_dict(document)
+
+
+def test_documents_that_name_a_class_by_its_old_name_are_read() -> None:
+    found = BinaryResponse.from_epsilon(2.0).estimate([0] * 300 + [1] * 200)[1]
+    written = json.dumps(found.to_dict())
+    assert '"ProportionLaw"' in written
+    old = json.loads(written.replace('"ProportionLaw"', '"ShareLaw"'))
+    assert Statistic.from_dict(old) == found

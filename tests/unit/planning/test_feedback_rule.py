@@ -38,13 +38,13 @@ def loss(setting: Setting) -> float:
 
 
 @pytest.mark.parametrize(
-    ("people", "share", "wish"),
+    ("people", "proportion", "wish"),
     list(product([2_000, 20_000, 500_000], [0.0, 0.05, 0.4], [0.01, 0.03])),
 )
 def test_a_plan_keeps_to_its_limits_and_meets_its_target_where_any_setting_does(
-    people: float, share: float, wish: float
+    people: float, proportion: float, wish: float
 ) -> None:
-    outlook = Outlook(people, [share, 1 - share])
+    outlook = Outlook(people, [proportion, 1 - proportion])
     setting, error = best_setting(LIMITS, outlook, wish)
     assert 0.05 <= setting.sampling <= 1
     assert 0.1 <= setting.coins["p"] <= 0.6
@@ -66,13 +66,14 @@ def test_the_expected_error_is_that_of_the_estimator() -> None:
     - b)^2 n)."""
     mechanism = UnaryEncoding(2, 0.7, 0.25)
     a, b = mechanism.channel()
-    n, share = 4_000, 0.3
-    lam = b + (a - b) * share
+    n, proportion = 4_000, 0.3
+    lam = b + (a - b) * proportion
     by_hand = 1.959963984540054 * math.sqrt(lam * (1 - lam) / n) / (a - b)
-    assert expected_error(a, b, 0.5, Outlook(8_000, [share])) == pytest.approx(by_hand)
-    finite = expected_error(a, b, 0.5, Outlook(8_000, [share], reached=1.0))
+    assert expected_error(a, b, 0.5, Outlook(8_000, [proportion])) == pytest.approx(by_hand)
+    finite = expected_error(a, b, 0.5, Outlook(8_000, [proportion], reached=1.0))
     assert finite == pytest.approx(
-        by_hand * math.sqrt(1 - 0.5 * share * (1 - share) * (a - b) ** 2 / (lam * (1 - lam)))
+        by_hand
+        * math.sqrt(1 - 0.5 * proportion * (1 - proportion) * (a - b) ** 2 / (lam * (1 - lam)))
     )
 
 
@@ -154,7 +155,8 @@ def test_without_an_estimate_the_hardest_proportion_and_the_cohort_are_planned_f
     assert setting.sampling >= 400 / 2_000
     unknown = expected_error(0.6, 0.1, 0.5, Outlook(2_000))
     assert unknown >= max(
-        expected_error(0.6, 0.1, 0.5, Outlook(2_000, [share])) for share in (0.0, 0.3, 0.7, 1.0)
+        expected_error(0.6, 0.1, 0.5, Outlook(2_000, [proportion]))
+        for proportion in (0.0, 0.3, 0.7, 1.0)
     )
 
 

@@ -14,7 +14,7 @@ from deniable.planning.request import PlanRequest
 
 @pytest.mark.parametrize("memoized", [False, True])
 def test_a_design_that_hides_one_answer_but_not_a_life_of_them_is_not_taken(memoized: bool) -> None:
-    once = PlanRequest(population=1_000_000, share=0.2, sampled_epsilon=0.7, memoized=memoized)
+    once = PlanRequest(population=1_000_000, proportion=0.2, sampled_epsilon=0.7, memoize=memoized)
     candidate = candidates(once.buckets)[0]
     rough = rough_design(once, candidate)
     assert isinstance(rough, Design)

@@ -43,13 +43,13 @@ def simulated_error(made: Plan, finite: bool = False) -> float:
     mechanism's own draws."""
     rng = np.random.default_rng(1)
     mechanism, last = made.mechanism, len(made.mechanism.labels) - 1
-    held = round(made.share * made.population)
-    share = held / made.population if finite else made.share
+    held = round(made.proportion * made.population)
+    proportion = held / made.population if finite else made.proportion
     sizes = rng.binomial(made.population, made.sampling, TRIALS)
     counts = (
         rng.hypergeometric(held, made.population - held, sizes)
         if finite
-        else rng.binomial(sizes, share)
+        else rng.binomial(sizes, proportion)
     )
     # who does not have the last label has any other
     values = rng.integers(0, last, size=sizes.sum(), dtype=np.uint8)
@@ -62,7 +62,7 @@ def simulated_error(made: Plan, finite: bool = False) -> float:
         estimates[trial] = mechanism.solve(mechanism.count(data[end - size : end]), int(size))[0][
             -1
         ]
-    assert abs(estimates.mean() - share) < stats.norm.isf(
+    assert abs(estimates.mean() - proportion) < stats.norm.isf(
         FALSE_ALARM / 2
     ) * estimates.std() / math.sqrt(TRIALS)
     return float(estimates.std(ddof=1))
@@ -72,9 +72,9 @@ SIMULATED: list[dict[str, Any]] = [
     {"population": 1_000, "sampled_epsilon": 0.7, "cv": 0.10},
     {"population": 2_000, "sampled_epsilon": 3.0, "cv": 0.10, "buckets": 5},
     {"population": 700, "epsilon": 2.0, "cv": 0.10, "buckets": 12, "mechanism": "UnaryEncoding"},
-    {"sampled_epsilon": 1.5, "cv": 0.2, "share": 0.2, "buckets": 3},
-    {"population": 3_000, "share": 0.2, "margin": 0.05},
-    {"population": 1_000, "sampled_epsilon": 1.0, "share": 0.5},
+    {"sampled_epsilon": 1.5, "cv": 0.2, "proportion": 0.2, "buckets": 3},
+    {"population": 3_000, "proportion": 0.2, "margin": 0.05},
+    {"population": 1_000, "sampled_epsilon": 1.0, "proportion": 0.5},
 ]
 
 
@@ -87,9 +87,9 @@ def test_the_promised_error_comes_out_of_a_simulation(wishes: dict[str, Any]) ->
 
 
 def test_the_promise_for_a_finite_population_comes_out_of_a_simulation_of_one() -> None:
-    made = plan(population=600, epsilon=3.0, share=0.3, finite=True)
+    made = plan(population=600, epsilon=3.0, proportion=0.3, finite=True)
     assert simulated_error(made, finite=True) / made.stderr() == pytest.approx(1, abs=0.05)
-    assert made.stderr() < 0.9 * plan(population=600, epsilon=3.0, share=0.3).stderr()
+    assert made.stderr() < 0.9 * plan(population=600, epsilon=3.0, proportion=0.3).stderr()
 
 
 GRANTED: list[dict[str, Any]] = [
@@ -104,8 +104,8 @@ GRANTED: list[dict[str, Any]] = [
         "buckets": 7,
         "mechanism": "UnaryEncoding",
     },
-    {"sampled_epsilon": 0.7, "share": 0.1, "margin": 0.02},
-    {"population": 500_000, "sampled_epsilon": 0.7, "share": 0.1, "cv": 0.05, "buckets": 3},
+    {"sampled_epsilon": 0.7, "proportion": 0.1, "margin": 0.02},
+    {"population": 500_000, "sampled_epsilon": 0.7, "proportion": 0.1, "cv": 0.05, "buckets": 3},
 ]
 
 
@@ -140,7 +140,9 @@ def test_no_parameters_of_two_coins_do_better() -> None:
     for p, q in rng.uniform(0.01, 0.99, (1_000, 2)):
         s = privacy.largest_sampling(privacy.bit_epsilon(p, q), 0.7)
         spread = ExpectedSpread.of(BinaryResponse(p, q))
-        assert spread.smallest_share(0.05, s * 100_000) >= made.smallest_share * (1 - 1e-6)
+        assert spread.smallest_proportion(0.05, s * 100_000) >= made.smallest_proportion * (
+            1 - 1e-6
+        )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_no_parameters_of_two_coins_do_better() -> None:
     ],
 )
 def test_no_other_epsilon_does_better(name: str, tolerance: float) -> None:
-    made = plan(population=100_000, sampled_epsilon=0.7, share=0.1, buckets=20, mechanism=name)
+    made = plan(population=100_000, sampled_epsilon=0.7, proportion=0.1, buckets=20, mechanism=name)
     for epsilon in np.linspace(0.7, 8, 300):
         mechanism = getattr(deniable, name)(20, float(epsilon))
         n = privacy.largest_sampling(mechanism.epsilon, 0.7) * 100_000
@@ -163,7 +165,9 @@ def test_no_other_epsilon_does_better(name: str, tolerance: float) -> None:
 
 
 def test_no_other_two_coins_for_bits_do_better() -> None:
-    made = plan(population=100_000, epsilon=1.5, share=0.3, buckets=40, mechanism="UnaryEncoding")
+    made = plan(
+        population=100_000, epsilon=1.5, proportion=0.3, buckets=40, mechanism="UnaryEncoding"
+    )
     for b in np.linspace(0.01, 0.6, 300):
         odds = math.exp(1.5) * b / (1 - b)
         assert ExpectedSpread.of(UnaryEncoding(40, odds / (1 + odds), float(b))).stderr(
@@ -178,7 +182,7 @@ def test_a_cap_on_the_local_epsilon_is_kept_and_costs_precision() -> None:
     assert free.epsilon_local > 2.5
     assert capped.epsilon_local <= 1.0
     assert capped.epsilon_sampled <= 0.7
-    assert capped.smallest_share > free.smallest_share
+    assert capped.smallest_proportion > free.smallest_proportion
 
 
 def test_a_cap_below_the_sampled_epsilon_lets_everybody_answer() -> None:
@@ -203,15 +207,21 @@ def test_several_buckets_pay_for_the_whole_answer() -> None:
 
 def test_each_unknown_is_the_inverse_of_the_others() -> None:
     by_share = plan(population=100_000, sampled_epsilon=0.7, cv=0.05, buckets=8)
-    share = by_share.smallest_share
-    by_population = plan(share=share, sampled_epsilon=0.7, cv=0.05, buckets=8)
+    proportion = by_share.smallest_proportion
+    by_population = plan(proportion=proportion, sampled_epsilon=0.7, cv=0.05, buckets=8)
     assert by_population.population == pytest.approx(100_000, rel=1e-4)
-    by_target = plan(population=100_000, share=share, sampled_epsilon=0.7, buckets=8)
+    by_target = plan(population=100_000, proportion=proportion, sampled_epsilon=0.7, buckets=8)
     assert by_target.cv == pytest.approx(0.05, rel=1e-4)
-    by_epsilon = plan(population=100_000, share=share, cv=0.05, sampled_epsilon=20, buckets=8)
+    by_epsilon = plan(
+        population=100_000, proportion=proportion, cv=0.05, sampled_epsilon=20, buckets=8
+    )
     assert by_epsilon.epsilon_sampled == pytest.approx(0.7, rel=1e-3)
     by_margin = plan(
-        population=100_000, share=share, margin=by_share.margin, sampled_epsilon=20, buckets=8
+        population=100_000,
+        proportion=proportion,
+        margin=by_share.margin,
+        sampled_epsilon=20,
+        buckets=8,
     )
     assert by_margin.epsilon_sampled == pytest.approx(0.7, rel=1e-3)
 
@@ -219,14 +229,17 @@ def test_each_unknown_is_the_inverse_of_the_others() -> None:
 @pytest.mark.parametrize("buckets", [1, 8])
 def test_the_least_local_epsilon_is_the_inverse_of_the_others(buckets: int) -> None:
     by_share = plan(population=100_000, epsilon=1.0, cv=0.05, buckets=buckets)
-    made = plan(population=100_000, share=by_share.share, cv=0.05, buckets=buckets)
+    made = plan(population=100_000, proportion=by_share.proportion, cv=0.05, buckets=buckets)
     assert made.epsilon_local == pytest.approx(1.0, rel=1e-3)
     assert made.sampling == pytest.approx(1.0, rel=2e-3)
     for rival in made.alternatives[1:]:
         if rival.mechanism in ("DirectEncoding", "OptimizedUnary", "SymmetricUnary"):
             # Less than a local epsilon 1 % below the stated one is not enough for the target.
             mechanism = getattr(deniable, rival.mechanism)(max(buckets, 2), 0.99 * rival.figure)
-            assert ExpectedSpread.of(mechanism).stderr(made.share, 100_000) > 0.05 * made.share
+            assert (
+                ExpectedSpread.of(mechanism).stderr(made.proportion, 100_000)
+                > 0.05 * made.proportion
+            )
 
 
 def test_an_epsilon_without_an_adjective_is_local() -> None:
@@ -246,22 +259,22 @@ def test_an_epsilon_without_an_adjective_is_local() -> None:
 
 
 def test_a_plan_spends_no_more_than_its_target_needs() -> None:
-    made = plan(population=1_000_000, share=0.1, cv=0.05, sampled_epsilon=2.0)
+    made = plan(population=1_000_000, proportion=0.1, cv=0.05, sampled_epsilon=2.0)
     assert made.epsilon_sampled < 0.5
     assert made.cv == pytest.approx(0.05, rel=1e-9)
 
 
 def test_a_margin_without_a_share_holds_for_every_share() -> None:
     made = plan(population=200_000, margin=0.01, epsilon=1.0, buckets=6)
-    for share in np.linspace(0.001, 0.999, 200):
-        assert made.request.z * made.stderr(float(share)) <= 0.01 * (1 + 1e-9)
+    for proportion in np.linspace(0.001, 0.999, 200):
+        assert made.request.z * made.stderr(float(proportion)) <= 0.01 * (1 + 1e-9)
 
 
 def test_a_margin_whose_hardest_share_is_none_at_all_has_no_cv() -> None:
     made = plan(
         population=200_000, margin=0.02, epsilon=1.0, buckets=6, mechanism="HadamardResponse"
     )
-    assert made.share == 0
+    assert made.proportion == 0
     assert made.to_dict()["cv"] is None
     assert made.detectable_difference is None
     assert "cv" not in str(made)
@@ -276,17 +289,17 @@ def test_epochs_share_the_budget_and_replayed_answers_need_not() -> None:
     }
     once, often = plan(**wishes), plan(**wishes, epochs=10)
     memoized, changing = (
-        plan(**wishes, epochs=10, memoized=True),
-        plan(**wishes, epochs=10, memoized=True, distinct=2),
+        plan(**wishes, epochs=10, memoize=True),
+        plan(**wishes, epochs=10, memoize=True, distinct=2),
     )
     assert often.epsilon_sampled <= 0.1
     assert often.lifetime_sampled <= 1.0
     assert often.lifetime_local <= 6.0
     assert (
-        once.smallest_share
-        < memoized.smallest_share
-        < changing.smallest_share
-        < often.smallest_share
+        once.smallest_proportion
+        < memoized.smallest_proportion
+        < changing.smallest_proportion
+        < often.smallest_proportion
     )
 
 
@@ -302,7 +315,7 @@ def test_a_person_who_is_asked_in_every_epoch_is_heard_in_some_and_replays_give_
         "cv": 0.1,
         "epsilon": 6.0,
     }
-    made = plan(**wishes, epochs=10, memoized=True, distinct=distinct)
+    made = plan(**wishes, epochs=10, memoize=True, distinct=distinct)
     heard = 1 - (1 - made.sampling) ** 10
     life = math.log1p(heard * math.expm1(distinct * made.epsilon_local))
     assert 0.9 < life <= 1.0
@@ -323,16 +336,16 @@ def test_a_plan_states_its_sampled_loss_with_the_crowd_and_the_delta() -> None:
 def test_an_aggregator_is_not_flooded() -> None:
     made = plan(population=1_000_000, epsilon=1.0, cv=0.1, rate=50, every=600)
     assert made.reports == pytest.approx(30_000)
-    asked = plan(share=0.05, cv=0.1, sampled_epsilon=0.5, rate=5, every=600)
+    asked = plan(proportion=0.05, cv=0.1, sampled_epsilon=0.5, rate=5, every=600)
     assert asked.reports <= 3_001
-    assert asked.population > plan(share=0.05, cv=0.1, sampled_epsilon=0.5).population
+    assert asked.population > plan(proportion=0.05, cv=0.1, sampled_epsilon=0.5).population
 
 
 def test_a_device_sends_no_more_than_it_may() -> None:
     wishes: dict[str, Any] = {"population": 1_000_000, "epsilon": 1.0, "cv": 0.1, "buckets": 500}
     free, tight = plan(**wishes), plan(**wishes, report_bytes=4)
     assert free.report_bytes > 4 >= tight.report_bytes
-    assert tight.smallest_share >= free.smallest_share
+    assert tight.smallest_proportion >= free.smallest_proportion
     assert "sends 63 bytes, but only 4 are allowed" in tight.excluded["OptimizedUnary"]
 
 
@@ -346,16 +359,16 @@ def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:
             continue
         mechanism = getattr(deniable, rival.mechanism)(64, 1.0)
         assert rival.figure == pytest.approx(
-            ExpectedSpread.of(mechanism).smallest_share(0.1, 100_000), rel=1e-9
+            ExpectedSpread.of(mechanism).smallest_proportion(0.1, 100_000), rel=1e-9
         )
         assert rival.report_bytes == len(mechanism.privatize([3], seeded_source(1)).data.tobytes())
-        assert made.smallest_share <= rival.figure * 1.01
+        assert made.smallest_proportion <= rival.figure * 1.01
     assert names[0] in made.reason
     assert names[1] in made.reason
 
 
 def test_one_percent_of_error_is_not_worth_a_longer_report() -> None:
-    made = plan(population=1_000_000, sampled_epsilon=0.7, share=0.01, buckets=1000)
+    made = plan(population=1_000_000, sampled_epsilon=0.7, proportion=0.01, buckets=1000)
     first, best = made.alternatives[0], min(made.alternatives, key=lambda rival: rival.figure)
     assert first.figure <= 1.01 * best.figure
     assert first.report_bytes < best.report_bytes / 10
@@ -363,8 +376,8 @@ def test_one_percent_of_error_is_not_worth_a_longer_report() -> None:
 
 
 def test_few_buckets_are_best_encoded_directly_and_many_are_not() -> None:
-    few = plan(population=100_000, epsilon=2.0, share=0.05, buckets=4)
-    many = plan(population=100_000, epsilon=2.0, share=0.05, buckets=1000)
+    few = plan(population=100_000, epsilon=2.0, proportion=0.05, buckets=4)
+    many = plan(population=100_000, epsilon=2.0, proportion=0.05, buckets=1000)
     assert isinstance(few.mechanism, DirectEncoding)
     assert not isinstance(many.mechanism, DirectEncoding)
 
@@ -372,23 +385,29 @@ def test_few_buckets_are_best_encoded_directly_and_many_are_not() -> None:
 def test_the_trade_off_falls_and_goes_through_the_plan() -> None:
     made = plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     curve = dict(trade_off(made, [0.5, 1.0, 2.0]))
-    shares = [curve[factor].smallest_share for factor in (0.5, 1.0, 2.0)]
-    assert all(before > after for before, after in pairwise(shares))
-    assert curve[1.0].smallest_share == made.smallest_share
+    proportions = [curve[factor].smallest_proportion for factor in (0.5, 1.0, 2.0)]
+    assert all(before > after for before, after in pairwise(proportions))
+    assert curve[1.0].smallest_proportion == made.smallest_proportion
 
 
 HOPELESS: list[dict[str, Any]] = [
-    {"population": 1_000, "share": 0.2, "cv": 0.05, "sampled_epsilon": 0.7},
+    {"population": 1_000, "proportion": 0.2, "cv": 0.05, "sampled_epsilon": 0.7},
     {"population": 300, "cv": 0.05, "sampled_epsilon": 0.7},
-    {"population": 100_000, "share": 0.001, "sampled_epsilon": 0.1},
-    {"population": 100_000, "share": 0.1, "cv": 0.05, "sampled_epsilon": 0.7, "epsilon": 0.01},
+    {"population": 100_000, "proportion": 0.001, "sampled_epsilon": 0.1},
+    {"population": 100_000, "proportion": 0.1, "cv": 0.05, "sampled_epsilon": 0.7, "epsilon": 0.01},
     {"population": 100_000, "cv": 0.05, "epsilon": 0.001, "buckets": 4},
     {"population": 100_000, "margin": 0.001, "sampled_epsilon": 1.0},
-    {"population": 1_000, "share": 0.01, "margin": 0.001, "sampled_epsilon": 1.0, "buckets": 3},
-    {"population": 100_000, "share": 0.1, "cv": 0.02, "rate": 100.0},
+    {
+        "population": 1_000,
+        "proportion": 0.01,
+        "margin": 0.001,
+        "sampled_epsilon": 1.0,
+        "buckets": 3,
+    },
+    {"population": 100_000, "proportion": 0.1, "cv": 0.02, "rate": 100.0},
     {"population": 1_000_000, "cv": 0.1, "epsilon": 1.0, "rate": 20.0},
-    {"share": 0.1, "cv": 0.05, "sampled_epsilon": 0.7, "epsilon": 1.0, "rate": 1_000.0},
-    {"population": 10_000, "share": 0.1, "cv": 0.1, "epsilon": 1.0, "epochs": 50},
+    {"proportion": 0.1, "cv": 0.05, "sampled_epsilon": 0.7, "epsilon": 1.0, "rate": 1_000.0},
+    {"population": 10_000, "proportion": 0.1, "cv": 0.1, "epsilon": 1.0, "epochs": 50},
     # a shorter report just misses
     {"population": 3_575_818, "cv": 0.007754, "epsilon": 7.5e-8, "buckets": 100},
 ]
@@ -411,11 +430,17 @@ def test_an_infeasible_wish_is_refused_with_the_nearest_feasible_ones(
 
 
 TWICE_HOPELESS: list[dict[str, Any]] = [
-    {"population": 20, "share": 0.87, "sampled_epsilon": 6.2e-4, "epsilon": 1e-8, "buckets": 2},
+    {
+        "population": 20,
+        "proportion": 0.87,
+        "sampled_epsilon": 6.2e-4,
+        "epsilon": 1e-8,
+        "buckets": 2,
+    },
     {"population": 1_865, "margin": 0.0088, "sampled_epsilon": 6.6e-6, "buckets": 100, "epochs": 2},
     {
         "population": 50_000_000,
-        "share": 0.53,
+        "proportion": 0.53,
         "margin": 0.0023,
         "epsilon": 6.4,
         "buckets": 10,
@@ -424,7 +449,7 @@ TWICE_HOPELESS: list[dict[str, Any]] = [
     },
     {
         "population": 2_000,
-        "share": 0.03,
+        "proportion": 0.03,
         "cv": 0.1,
         "sampled_epsilon": 1e-6,
         "buckets": 5000,
@@ -455,9 +480,9 @@ def test_the_nearest_population_is_a_number_of_people() -> None:
 
 
 def test_the_smallest_epsilon_that_coins_can_draw_can_be_planned_with() -> None:
-    made = plan(share=0.5, cv=0.1, sampled_epsilon=1e-9)
+    made = plan(proportion=0.5, cv=0.1, sampled_epsilon=1e-9)
     assert made.epsilon_sampled <= 1e-9
-    # At a share of 1/2 a report's variance is 1/(4 p^2), and (E - 1)/(4 p^2) is least at E = 3,
+    # At a proportion of 1/2 a report's variance is 1/(4 p^2), and (E - 1)/(4 p^2) is least at E = 3,
     # where p = 1/2 and s = 1e-9/2.
     assert made.population == pytest.approx(1 / (0.1 * 0.5) ** 2 / 0.5e-9, rel=1e-6)
 
@@ -470,11 +495,11 @@ def test_a_report_that_is_too_long_for_every_mechanism_is_refused_with_the_short
 
 def test_white_noise_is_refused_with_the_figure_that_shows_it() -> None:
     with pytest.raises(
-        InfeasiblePlanError, match=r"the ± at a share of 0.01 is 0.0\d+ at best .* white noise"
+        InfeasiblePlanError, match=r"the ± at a proportion of 0.01 is 0.0\d+ at best .* white noise"
     ) as caught:
-        plan(population=1_000, share=0.01, sampled_epsilon=0.7)
+        plan(population=1_000, proportion=0.01, sampled_epsilon=0.7)
     stated = float(str(caught.value).split(" at best")[0].rsplit(" ", 1)[1])
-    best = plan(population=1_000, share=0.999, sampled_epsilon=0.7)
+    best = plan(population=1_000, proportion=0.999, sampled_epsilon=0.7)
     assert stated > 0.01
     assert stated == pytest.approx(
         min(
@@ -521,8 +546,8 @@ def test_white_noise_is_refused_with_the_figure_that_shows_it() -> None:
             "epochs = 0 must be a whole number of at least 1",
         ),
         (
-            {"population": 10**5, "share": 1.0, "sampled_epsilon": 1},
-            "share = 1.0 must lie strictly between 0 and 1",
+            {"population": 10**5, "proportion": 1.0, "sampled_epsilon": 1},
+            "proportion = 1.0 must lie strictly between 0 and 1",
         ),
         (
             {"population": 10**5, "cv": 0.05, "sampled_epsilon": 1, "rate": -1},
@@ -550,18 +575,18 @@ def test_nonsense_is_refused_in_one_clear_line(wishes: dict[str, Any], message: 
     [
         (
             {"population": 10**5, "cv": 0.9, "sampled_epsilon": 1},
-            "cv = 0.9 is white noise: the ± at 95% would be 176% of the share",
+            "cv = 0.9 is white noise: the ± at 95% would be 176% of the proportion",
         ),
         (
-            {"population": 10**5, "share": 0.1, "margin": 0.2, "sampled_epsilon": 1},
+            {"population": 10**5, "proportion": 0.1, "margin": 0.2, "sampled_epsilon": 1},
             "margin = 0.2 is white noise",
         ),
         (
             {"population": 10**5, "cv": 0.1, "margin": 0.1, "sampled_epsilon": 1},
             "cv and margin are two ways to state the target",
         ),
-        ({"population": 10**5, "share": 0.1}, "a target and epsilon are open"),
-        ({"population": 10**5, "cv": 0.1}, "share and epsilon are open"),
+        ({"population": 10**5, "proportion": 0.1}, "a target and epsilon are open"),
+        ({"population": 10**5, "cv": 0.1}, "proportion and epsilon are open"),
         (
             {"population": 10**5, "cv": 0.1, "sampled_epsilon": 1, "distinct": 2},
             "distinct counts the true answers of a memoizing client",
@@ -603,8 +628,8 @@ def test_warm_plans_take_less_than_20_milliseconds_of_computing() -> None:
     cases: list[dict[str, Any]] = [
         {"cv": 0.05, "sampled_epsilon": 0.7},
         {"cv": 0.05, "sampled_epsilon": 0.7, "buckets": 20},
-        {"share": 0.1, "sampled_epsilon": 0.9, "buckets": 100},
-        {"share": 0.1, "cv": 0.05, "buckets": 20},
+        {"proportion": 0.1, "sampled_epsilon": 0.9, "buckets": 100},
+        {"proportion": 0.1, "cv": 0.05, "buckets": 20},
         {"margin": 0.01, "sampled_epsilon": 1.0, "epsilon": 2.0, "buckets": 8},
     ]
     for wishes in cases:
@@ -626,7 +651,7 @@ def test_a_plan_is_frozen_and_goes_to_json() -> None:
         "sampling",
         "p",
         "q",
-        "smallest_share",
+        "smallest_proportion",
         "epsilon_local",
         "epsilon_sampled",
         "epsilon_zero_knowledge",
@@ -636,4 +661,4 @@ def test_a_plan_is_frozen_and_goes_to_json() -> None:
 @pytest.mark.parametrize(("wish", "value"), [("margin", 5e-324), ("margin", 1e-12), ("cv", 1e-200)])
 def test_a_wish_too_small_to_be_computed_with_is_refused_by_name(wish: str, value: float) -> None:
     with pytest.raises(ParameterError, match=rf"{wish} = .* must be at least 1e-09"):
-        PlanRequest(population=1000, share=0.2, buckets=13, **{wish: value})  # type: ignore[arg-type]
+        PlanRequest(population=1000, proportion=0.2, buckets=13, **{wish: value})  # type: ignore[arg-type]

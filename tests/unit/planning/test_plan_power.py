@@ -23,7 +23,7 @@ MECHANISMS: list[Mechanism] = [
 
 
 def rejections(
-    mechanism: Mechanism, share: float, other: float, n: int, significance: float
+    mechanism: Mechanism, proportion: float, other: float, n: int, significance: float
 ) -> float:
     """How often a two-sided z-test with the pooled rate finds a difference between two groups of
     `n` reports."""
@@ -31,7 +31,7 @@ def rejections(
     assert support is not None
     a, b = float(support[0][-1]), float(support[1][-1])
     rng = np.random.default_rng(1)
-    rates = [rng.binomial(n, b + (a - b) * f, TRIALS) / n for f in (share, other)]
+    rates = [rng.binomial(n, b + (a - b) * f, TRIALS) / n for f in (proportion, other)]
     pooled = (rates[0] + rates[1]) / 2
     z = (rates[0] - rates[1]) / np.sqrt(2 * pooled * (1 - pooled) / n)
     return float((np.abs(z) > stats.norm.isf(significance / 2)).mean())
@@ -70,7 +70,7 @@ def test_a_plan_tells_what_two_halves_of_its_population_must_differ_by() -> None
     made = plan(population=100_000, sampled_epsilon=0.7, cv=0.05)
     assert made.detectable_difference is not None
     needed = two_group_sample_size(
-        made.mechanism, made.share, made.share + made.detectable_difference
+        made.mechanism, made.proportion, made.proportion + made.detectable_difference
     )
     assert 2 * needed / made.sampling == pytest.approx(100_000, rel=1e-3)
 
@@ -85,9 +85,9 @@ def test_too_few_reports_for_any_difference_are_refused_with_the_number_that_is_
 
 def test_nonsense_is_refused() -> None:
     mechanism = BinaryResponse(0.5, 0.5)
-    for share, other in ((0.0, 0.5), (0.5, 1.0), (0.5, 0.5)):
+    for proportion, other in ((0.0, 0.5), (0.5, 1.0), (0.5, 0.5)):
         with pytest.raises(ParameterError):
-            two_group_sample_size(mechanism, share, other)
+            two_group_sample_size(mechanism, proportion, other)
     with pytest.raises(ParameterError, match="n = 0 must be a whole number"):
         detectable_difference(mechanism, 0.5, 0)
     with pytest.raises(ParameterError, match=r"power = 1\.0 must lie strictly between 0 and 1"):

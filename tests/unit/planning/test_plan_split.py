@@ -14,9 +14,9 @@ from deniable.planning.splitting import VarianceCurve, split_budget
 
 
 def scale(
-    points: int, name: str = "scale", importance: float = 1.0, share: float | None = None
+    points: int, name: str = "scale", importance: float = 1.0, proportion: float | None = None
 ) -> Question:
-    return Question(name, tuple(range(1, points + 1)), importance=importance, share=share)
+    return Question(name, tuple(range(1, points + 1)), importance=importance, proportion=proportion)
 
 
 def spent(questions: Sequence[Question], epsilon: float) -> list[float]:
@@ -45,11 +45,11 @@ def test_a_single_scale_gets_what_helps_it(points: int) -> None:
     "question",
     [
         *(scale(points) for points in (2, 3, 4, 5, 6, 7, 8, 10, 12)),
-        *(scale(5, share=share) for share in (0.05, 0.5)),
+        *(scale(5, proportion=proportion) for proportion in (0.05, 0.5)),
         Question("news", tuple("abcde"), choose=2),
         Question("age", low=18, high=95, integers=True),
     ],
-    ids=lambda question: f"{question.name}-{len(question.labels)}-{question.share}",
+    ids=lambda question: f"{question.name}-{len(question.labels)}-{question.proportion}",
 )
 def test_the_error_of_a_question_never_rises_with_its_budget(question: Question) -> None:
     epsilons = np.linspace(0.1, 6, 80).tolist()
@@ -89,7 +89,7 @@ def test_the_split_is_at_least_as_good_as_even_and_proportional_ones_in_500_ques
         )
         # Parts are rounded down to four digits.
         assert found <= 1.002 * min(even, proportional), [
-            (len(q.labels), q.importance, q.share) for q in questions
+            (len(q.labels), q.importance, q.proportion) for q in questions
         ]
         better += found < 0.99 * min(even, proportional)
     assert better > 100
@@ -99,7 +99,7 @@ def test_the_split_is_at_least_as_good_as_even_and_proportional_ones_in_500_ques
     "questions",
     [
         [scale(5, "a"), scale(6, "b")],
-        [scale(5, "a", 4), scale(2, "b"), scale(6, "c", share=0.1)],
+        [scale(5, "a", 4), scale(2, "b"), scale(6, "c", proportion=0.1)],
         [scale(6, "a"), scale(6, "b"), scale(7, "c")],
         [scale(4, "a"), scale(5, "b", 9)],
     ],

@@ -29,7 +29,7 @@ MISPRINTED = {(5_000, 0.05): 39.69}
 
 @pytest.mark.parametrize(("n", "cv", "printed"), CELLS)
 def test_the_grid_reproduces_the_table_to_its_last_digit(n: int, cv: float, printed: float) -> None:
-    found = round(100 * lavengood_grid(0.7, n, cv).smallest_share, 2)
+    found = round(100 * lavengood_grid(0.7, n, cv).smallest_proportion, 2)
     assert found == MISPRINTED.get((n, cv), printed)
 
 
@@ -39,8 +39,8 @@ def test_the_plan_is_never_worse_than_the_table_or_the_best_of_the_grid(
 ) -> None:
     made = plan(population=n, sampled_epsilon=0.7, cv=cv)
     assert made.epsilon_sampled <= 0.7
-    assert made.smallest_share <= lavengood_grid(0.7, n, cv, step=None).smallest_share
-    assert 100 * made.smallest_share <= printed
+    assert made.smallest_proportion <= lavengood_grid(0.7, n, cv, step=None).smallest_proportion
+    assert 100 * made.smallest_proportion <= printed
     assert made.cv == pytest.approx(cv, rel=1e-9)
 
 
@@ -49,5 +49,8 @@ def test_the_plan_is_never_worse_than_the_table_or_the_best_of_the_grid(
 def test_nor_is_it_at_other_epsilons(epsilon: float, cv: float) -> None:
     # The thesis's figure 6.1: two million people, epsilons from 0.1 to 2.
     made = plan(population=2_000_000, sampled_epsilon=epsilon, cv=cv)
-    assert made.smallest_share <= lavengood_grid(epsilon, 2_000_000, cv, step=None).smallest_share
+    assert (
+        made.smallest_proportion
+        <= lavengood_grid(epsilon, 2_000_000, cv, step=None).smallest_proportion
+    )
     assert made.epsilon_sampled <= epsilon

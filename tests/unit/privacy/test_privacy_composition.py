@@ -11,13 +11,13 @@ import pytest
 from deniable.errors import ParameterError
 from deniable.privacy import (
     advanced_composition,
+    budget_per_answer,
     memoized_epsilon,
     optimal_composition,
     rappor_lifetime_epsilon,
     rappor_report_epsilon,
     repeated_epsilon,
     sequential_composition,
-    share_of_budget,
 )
 
 
@@ -77,8 +77,8 @@ def test_the_sum_does_not_drift() -> None:
 
 @pytest.mark.parametrize("answers", [1, 3, 7, 49, 1000])
 def test_shares_of_a_budget_never_add_up_to_more(answers: int) -> None:
-    share = share_of_budget(0.7, answers)
-    assert 0.7 * (1 - 1e-12) < sequential_composition([share] * answers) <= 0.7
+    proportion = budget_per_answer(0.7, answers)
+    assert 0.7 * (1 - 1e-12) < sequential_composition([proportion] * answers) <= 0.7
 
 
 def test_memoized_loss_counts_distinct_answers_not_epochs() -> None:

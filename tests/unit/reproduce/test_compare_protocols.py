@@ -18,7 +18,7 @@ from deniable.cli import cli
 from deniable.errors import DeniableError, ParameterError
 from deniable.mechanisms.registry import PluginWarning, mechanism_by_name, mechanisms_by_epsilon
 from deniable.reproduce import protocols
-from deniable.reproduce.protocols import compare_protocols, known_protocols, typical_shares
+from deniable.reproduce.protocols import compare_protocols, known_protocols, typical_proportions
 
 SHARES = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07])
 
@@ -64,7 +64,7 @@ def test_the_error_of_one_share_is_that_of_the_closed_form() -> None:
 def test_a_comparison_agrees_with_theory_and_knows_the_order_of_protocols() -> None:
     """30 runs of 5,000: the mean of squared errors has a relative standard error of a few percent,
     bounded by 20 %; seeded."""
-    found = compare_protocols(typical_shares(32), 5_000, [1.0], runs=30)
+    found = compare_protocols(typical_proportions(32), 5_000, [1.0], trials=30)
     elsewhere = {"BinaryResponse", "Rappor"}  # for two values only, and for any texts
     assert {each.protocol for each in found} == set(known_protocols()) - elsewhere
     for each in found:
@@ -88,7 +88,7 @@ def test_a_comparison_agrees_with_theory_and_knows_the_order_of_protocols() -> N
 @pytest.mark.parametrize("metric", ["manhattan", "euclidean"])
 def test_distances_have_a_theory_too(metric: str) -> None:
     (found,) = compare_protocols(
-        SHARES, 20_000, [2.0], metric=metric, runs=60, protocols=["OptimizedUnary"]
+        SHARES, 20_000, [2.0], metric=metric, trials=60, protocols=["OptimizedUnary"]
     )
     assert found.theory is not None
     assert found.simulated == pytest.approx(found.theory, rel=0.12)
@@ -116,7 +116,7 @@ def test_a_protocol_of_another_package_takes_part(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(EntryPoint, "load", lambda self: Truthful)
     monkeypatch.setattr(protocols, "entry_points", lambda group: points)
     found = compare_protocols(
-        SHARES, 2_000, [1.0], protocols=["truthful", "DirectEncoding"], runs=5
+        SHARES, 2_000, [1.0], protocols=["truthful", "DirectEncoding"], trials=5
     )
     assert found[0].simulated < found[1].simulated
     assert (found[0].theory, found[0].report_bytes, found[0].guessed) == (None, None, None)
@@ -167,7 +167,7 @@ def test_the_command_reads_a_column_and_prints_what_it_found(tmp_path: Path) -> 
         (("--epsilon", "4:1"), "range A:B with A < B"),
         (("--epsilon", "zero"), "must be a number above 0"),
         (("--epsilon", "0"), "epsilon"),
-        (("--population", "2"), "users"),
+        (("--population", "2"), "population"),
         (("--values", "1"), "values"),
         (("--data", "x.csv"), "must be given together"),
         (("--protocol", "Enigma"), "must be one of"),
@@ -213,17 +213,17 @@ def test_a_protocol_of_another_package_that_fails_does_not_end_the_comparison(
     with pytest.warns(
         PluginWarning, match="'broken' failed at epsilon 1 .* ZeroDivisionError: no values"
     ):
-        found = compare_protocols(SHARES, 200, [1.0], runs=2)
+        found = compare_protocols(SHARES, 200, [1.0], trials=2)
     assert [each.protocol for each in found] == ["DirectEncoding"]
     with pytest.raises(ZeroDivisionError):
-        compare_protocols(SHARES, 200, [1.0], runs=2, protocols=["broken"])
+        compare_protocols(SHARES, 200, [1.0], trials=2, protocols=["broken"])
 
 
 def test_expected_errors_of_a_fixed_data_set_are_those_of_the_coins_alone() -> None:
     """16 values at epsilon 3 and 10^5 people, where the infinite population's variance is 38 % off;
     300 collections."""
     mechanism, n = DirectEncoding(16, 3.0), 100_000
-    true = typical_shares(16)
+    true = typical_proportions(16)
     having = np.round(true * n).astype(int)
     true, n = having / having.sum(), int(having.sum())
     rng, channel = np.random.default_rng(2), mechanism.channel()

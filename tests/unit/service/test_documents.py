@@ -16,8 +16,9 @@ from deniable.aggregator.operations.health import AggregatorHealth
 from deniable.aggregator.web.documents import QUERY
 from deniable.aggregator.windows.stored import SERVED_WINDOW, Detail, ResultsPage
 from deniable.aggregator.windows.window import Window
-from deniable.console.design_plans import PLAN, DesignRequest, design_answer
+from deniable.console.design_plans import DesignRequest, design_answer
 from deniable.console.drafts import Draft, DraftChecks, DraftColumn, check_draft
+from deniable.console.plan_documents import PLAN
 from deniable.console.public_queries import PublicDocument, PublicQueries
 from deniable.console.type_file import TYPE_FILE, type_file
 from deniable.documents import Timestamp, WrittenAs, document_type, jsdoc, json_schema, times_of
@@ -155,7 +156,7 @@ def test_windows_of_every_condition_queries_and_health_are_as_described(
     for text in texts:
         assert problems_of(SERVED_WINDOW, json.loads(text)) == []
     whole = json.loads(texts[0])
-    for condition in ("proxy down", "malformed"):
+    for condition in ("proxy down", "malformed", "incomplete"):
         assert problems_of(SERVED_WINDOW, whole | {"condition": condition}) == []
     assert problems_of(SERVED_WINDOW, whole | {"condition": "lost"})
     assert problems_of(SERVED_WINDOW, whole | {"invented": 1})
@@ -174,9 +175,9 @@ def test_windows_of_every_condition_queries_and_health_are_as_described(
 
 
 def test_plans_and_drafts_are_as_described() -> None:
-    asked = DesignRequest(people=10_000, epsilon=1.0, share=0.1, buckets=4)
+    asked = DesignRequest(population=10_000, epsilon=1.0, proportion=0.1, buckets=4)
     assert problems_of(PLAN, json.loads(json.dumps(design_answer(asked)))) == []
-    refused = DesignRequest(people=10, epsilon=0.1, share=0.01, buckets=4, margin=None)
+    refused = DesignRequest(population=10, epsilon=0.1, proportion=0.01, buckets=4, margin=None)
     assert problems_of(PLAN, json.loads(json.dumps(design_answer(refused)))) == []
     draft = Draft(
         id="a", columns=[DraftColumn(name="x", buckets=["a", "b"])], sql="SELECT x FROM t"

@@ -52,18 +52,18 @@ def run(*arguments: object) -> Result:
 @pytest.mark.parametrize("way", ["split", "sampled", "fake"])
 def test_the_planned_error_is_the_one_that_simulated_surveys_have(way: Any) -> None:
     questions = [
-        Question("a", YES_NO, share=0.3),
-        Question("b", tuple("uvwxyz"), importance=2, share=0.25),
+        Question("a", YES_NO, proportion=0.3),
+        Question("b", tuple("uvwxyz"), importance=2, proportion=0.25),
     ]
     plan = plan_questionnaire(questions, population=2000, epsilon=3.0, way=way)
     trials, survey, rng = 400, plan.questionnaire, np.random.default_rng(1)
-    shares = {"a": [0.7, 0.3], "b": [0.25, 0.25, 0.2, 0.1, 0.1, 0.1]}
+    proportions = {"a": [0.7, 0.3], "b": [0.25, 0.25, 0.2, 0.1, 0.1, 0.1]}
     truth = {"a": (1, 0.3), "b": (0, 0.25)}
     found: dict[str, list[float]] = {"a": [], "b": []}
     source = seeded_source(1)
     for _ in range(trials):
         answers = {
-            q.name: [q.labels[i] for i in rng.choice(len(q.labels), 2000, p=shares[q.name])]
+            q.name: [q.labels[i] for i in rng.choice(len(q.labels), 2000, p=proportions[q.name])]
             for q in questions
         }
         for name, (_, reports) in survey.privatize(answers, source).items():
@@ -101,7 +101,7 @@ def test_each_way_wins_where_it_should() -> None:
     # Two questions with rare labels, where one answer may lose ln(1 + (e^2 - 1)/2): the variances
     # are 3.68 split, 3.3 sampled and 2.9 with fakes (OptimizedUnary's b(1 - b) d^2/(a - b)^2, by
     # hand).
-    rare = [Question(f"q{i}", tuple(range(64)), share=0.001) for i in range(2)]
+    rare = [Question(f"q{i}", tuple(range(64)), proportion=0.001) for i in range(2)]
     assert (
         plan_questionnaire(
             rare, population=50_000, epsilon=2.0, answer_epsilon=math.log(1 + math.expm1(2) / 2)
@@ -168,10 +168,10 @@ def test_a_plan_that_cannot_be_is_refused(arguments: dict[str, Any], rule: str) 
 
 def test_a_population_and_an_epsilon_alone_tell_what_can_be_seen() -> None:
     plan = deniable.plan(population=5000, epsilon=1.0)
-    assert plan.solved_for == "share"
-    assert plan.margin == pytest.approx(plan.smallest_share)
+    assert plan.solved_for == "proportion"
+    assert plan.margin == pytest.approx(plan.smallest_proportion)
     p = math.exp(1) / (1 + math.exp(1))
-    # of a yes/no answer at a share of one half, by hand
+    # of a yes/no answer at a proportion of one half, by hand
     variance = p * (1 - p) / (2 * p - 1) ** 2 + 0.25
     assert plan.widest_margin == pytest.approx(
         stats.norm.ppf(0.975) * math.sqrt(variance / 5000), rel=1e-9
@@ -501,7 +501,7 @@ def test_plans_and_surveys_go_through_json_and_back(tmp_path: Path) -> None:
     back = type(survey).from_dict(json.loads(json.dumps(survey.to_dict(), allow_nan=False)))
     assert str(back) == str(survey)
     assert back["smokes"] == survey["smokes"]
-    share = survey["smokes"]["yes"]
-    assert type(share).from_dict(json.loads(json.dumps(share.to_dict(), allow_nan=False))).interval(
-        0.9
-    ) == share.interval(0.9)
+    proportion = survey["smokes"]["yes"]
+    assert type(proportion).from_dict(
+        json.loads(json.dumps(proportion.to_dict(), allow_nan=False))
+    ).interval(0.9) == proportion.interval(0.9)

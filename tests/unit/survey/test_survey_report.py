@@ -40,7 +40,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
         "years": data["yrs_married"].to_numpy(),
     }
     questions = [
-        Question("affair", ("no", "yes"), importance=3, share=0.3),
+        Question("affair", ("no", "yes"), importance=3, proportion=0.3),
         Question("religious", RELIGION),
     ]
     plan = plan_questionnaire(questions, population=len(data), epsilon=5.0, way="split")

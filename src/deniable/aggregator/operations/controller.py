@@ -24,7 +24,7 @@ from deniable.aggregator.operations.relay import PUBLISH, order_relay
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows.granules import released_granules
 from deniable.aggregator.windows.stored import read_window
-from deniable.aggregator.windows.window import MALFORMED, PROXY_DOWN, Window
+from deniable.aggregator.windows.window import INCOMPLETE, MALFORMED, PROXY_DOWN, Window
 from deniable.counts import Counts, add_by_key
 from deniable.errors import PublicationError, QueryError
 from deniable.planning.allocation import neyman
@@ -49,6 +49,8 @@ __all__ = ["Change", "Controller"]
 
 _LOGGER = logging.getLogger("deniable.aggregator")
 _EPSILON_STEPS = 25
+_GROWTH = 1.1
+"""People are joining while each window has this many times as many as the one before."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,8 @@ class Controller:
         if not window.final and window.expected is None:
             return None  # an unknown number of answers is still to come
         connection.execute("INSERT OR REPLACE INTO controlled VALUES (?, ?)", (query.id, number))
-        # answers are missing, but not because people stay away
-        if window.condition in (PROXY_DOWN, MALFORMED):
+        # answers are missing, but not because people stay away; or there are too few to judge by
+        if window.estimate is None or window.condition in (PROXY_DOWN, MALFORMED, INCOMPLETE):
             return None
         decision = self._decision(connection, query, number, window)
         if decision is None or not decision.changed:
@@ -171,9 +173,10 @@ class Controller:
             query.budget.wish,
             present,
             channel,
-            limits,
+            limits.one_step_from(present.sampling, query.epsilon_local),
             outlook,
             None if last is None else number - last,
+            joining=_joining(connection, query, number),
         )
 
     def _publish(
@@ -270,15 +273,7 @@ def _outlook(
     """What the next window will be like if people continue as in the newest epoch; None if nothing
     was counted."""
     epochs = query.schedule.epochs_of_window(number)
-    versions = {entry.query.serial: entry.query for entry in published(connection, query.id)}
-    rows = connection.execute(
-        "SELECT serial, stratum, n FROM panes WHERE query = ? AND epoch = ?", (query.id, epochs[-1])
-    ).fetchall()
-    people = sum(
-        n / (versions[serial].sampling_of(stratum) / ONE)
-        for serial, stratum, n in rows
-        if serial in versions
-    )
+    people = _people(connection, query, epochs[-1])
     if people <= 0:
         return None
     if not window.final and window.expected is not None:
@@ -287,6 +282,33 @@ def _outlook(
     known = query.population if not query.strata else None
     reached = 0.0 if known is None or query.rows == "several" else min(1.0, people / known)
     return Outlook(people * (1 if query.memoize else len(epochs)), proportions, reached)
+
+
+def _people(connection: sqlite3.Connection, query: Query, epoch: int) -> float:
+    """How many people could have answered in an epoch: its answers over their sampling."""
+    versions = {entry.query.serial: entry.query for entry in published(connection, query.id)}
+    rows = connection.execute(
+        "SELECT serial, stratum, n FROM panes WHERE query = ? AND epoch = ?", (query.id, epoch)
+    ).fetchall()
+    return float(
+        sum(
+            n / (versions[serial].sampling_of(stratum) / ONE)
+            for serial, stratum, n in rows
+            if serial in versions
+        )
+    )
+
+
+def _joining(connection: sqlite3.Connection, query: Query, number: int) -> bool:
+    """Whether people are still joining: this is the first window, or there are clearly more than in
+    the one before."""
+    if number == 0:
+        return True
+    before, now = (
+        _people(connection, query, query.schedule.epochs_of_window(each)[-1])
+        for each in (number - 1, number)
+    )
+    return now > _GROWTH * before
 
 
 def _allocated(

@@ -17,8 +17,8 @@ from deniable.aggregator.windows.estimates import (
 from deniable.aggregator.windows.shuffled_loss import shuffled_loss
 from deniable.aggregator.windows.window import (
     COMPLETE,
+    INCOMPLETE,
     MALFORMED,
-    NO_COUNTERPART,
     PROXY_DOWN,
     WITHHELD,
     Condition,
@@ -79,16 +79,23 @@ def _with_estimate(
 ) -> Window:
     """The window with its estimate, and what may be wrong with it."""
     half_width = widest(estimate)  # notes do not change it
-    spoiled = _lost(window.conservation, "malformed")
-    condition: Condition = (
-        PROXY_DOWN if window.missing else MALFORMED if spoiled.proportion > half_width else COMPLETE
-    )
+    spoiled, alone = (_lost(window.conservation, each) for each in ("malformed", "orphaned"))
+    if window.missing:
+        condition: Condition = PROXY_DOWN
+    elif spoiled.proportion > half_width:
+        condition = MALFORMED
+    # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the
+    # others' shares show this.
+    elif alone.proportion > half_width:
+        condition = INCOMPLETE
+    else:
+        condition = COMPLETE
     loss = shuffled_loss(counted_versions(versions, panes)[2], panes)
     return dataclasses.replace(
         window,
         condition=condition,
         estimate=dataclasses.replace(
-            estimate, notes=(*estimate.notes, *_notes(window, spoiled, half_width))
+            estimate, notes=(*estimate.notes, *_notes(window, spoiled, alone, half_width))
         ),
         influence=largest_influence(versions, panes),
         epsilon_shuffled=None if loss is None else loss.epsilon,
@@ -97,7 +104,7 @@ def _with_estimate(
     )
 
 
-def _notes(window: Window, spoiled: _Lost, half_width: float) -> Iterator[str]:
+def _notes(window: Window, spoiled: _Lost, alone: _Lost, half_width: float) -> Iterator[str]:
     """What a reader must know: answers that may be missing, as far as they could move a proportion
     beyond its ±."""
     if window.missing:
@@ -109,11 +116,8 @@ def _notes(window: Window, spoiled: _Lost, half_width: float) -> Iterator[str]:
         )
     if spoiled.proportion > half_width:
         yield spoiled.note("were malformed")
-    alone = _lost(window.conservation, "orphaned")
     if not window.missing and alone.proportion > half_width:
-        # A proxy that was away for longer than its grace marks epochs whose shares it refused: only
-        # the others' shares show this.
-        yield alone.note(NO_COUNTERPART)
+        yield alone.note("have no counterpart at another proxy")
     if window.held_back and window.held_back / (window.held_back + window.n) > half_width:
         yield (
             f"{window.held_back:,} answers are held back: they are too few to be released by"

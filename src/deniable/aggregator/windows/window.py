@@ -23,8 +23,8 @@ from deniable.results import Result, encode, fields_of
 
 __all__ = [
     "COMPLETE",
+    "INCOMPLETE",
     "MALFORMED",
-    "NO_COUNTERPART",
     "PROXY_DOWN",
     "WITHHELD",
     "Condition",
@@ -41,10 +41,10 @@ whose."""
 MALFORMED: Final = "malformed"
 """So many shares were malformed that the answers behind them could move a proportion beyond its 95
 % interval."""
-Condition = Literal["complete", "withheld", "proxy down", "malformed"]
-NO_COUNTERPART = "have no counterpart at another proxy"
-"""Part of a window's note when a proxy's unmatched shares represent answers that could move a
-proportion beyond its ±."""
+INCOMPLETE: Final = "incomplete"
+"""So many shares have no counterpart at another proxy that the answers behind them could move a
+proportion beyond its 95 % interval."""
+Condition = Literal["complete", "withheld", "proxy down", "malformed", "incomplete"]
 
 
 class _WindowFields(TypedDict):

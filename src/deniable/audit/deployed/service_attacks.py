@@ -129,10 +129,10 @@ def _oversized_simulation(client: Any, target: ServiceTarget) -> Attempt:
     name = "oversized simulation"
     tried = f"POST /v1/simulate, {_AT_ONCE} at once, for {_PEOPLE:,} people and {_BUCKETS} buckets"
     design = {
-        "share": 0.02,
+        "proportion": 0.02,
         "buckets": _BUCKETS,
         "guesses": [1 / _BUCKETS] * _BUCKETS,
-        "people": _PEOPLE,
+        "population": _PEOPLE,
         "epsilon": 2.0,
     }
     first = post(client, target, "/v1/simulate", design)
@@ -140,7 +140,7 @@ def _oversized_simulation(client: Any, target: ServiceTarget) -> Attempt:
         return refused
     if first.is_success:
         told = document(first)
-        cells = int(told["people"]) * int(told["runs"]) * _BUCKETS
+        cells = int(told["n_reports"]) * int(told["trials"]) * _BUCKETS
         if cells > _MOST_CELLS:  # the others would be as large: no need to ask for them
             return Attempt(
                 name,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.aggregator.windows.window import COMPLETE, NO_COUNTERPART
+from deniable.aggregator.windows.window import COMPLETE
 from deniable.audit.rehearsal.liars import flagged_from
 from deniable.audit.rehearsal.people import assumed_proportions, rehearsed_query
 from deniable.audit.rehearsal.playing import Parts, Played, play, target_label
@@ -283,13 +283,9 @@ def _duplicates(played: Played) -> int:
 
 
 def _thin(played: Played) -> int:
-    """Complete windows that lack more than a tenth of their answers without a note that says so."""
+    """Windows that say they are complete, and lack more than a tenth of their answers."""
     found = 0
     for window in played.windows:
-        if window.estimate is not None and any(
-            NO_COUNTERPART in note for note in window.estimate.notes
-        ):
-            continue
         epochs = played.query.schedule.epochs_of_window(window.index)
         sent, counted = (
             int(each[epochs.start : epochs.stop].sum()) for each in (played.sent, played.counted)

@@ -12,7 +12,7 @@ from deniable.cli.analyst.connecting import connect
 from deniable.cli.helping import command
 from deniable.cli.output import emit, output_options
 from deniable.cli.researcher.plan import number
-from deniable.client.policy import DEFAULT_LIMITS
+from deniable.client.policy import DEFAULT_CEILING, DEFAULT_LIMITS
 from deniable.errors import DeniableError, InfeasiblePlanError, ParameterError, QueryFileError
 from deniable.queries.files import query_of_tree
 from deniable.queries.lasting import silence, spending_words
@@ -146,6 +146,13 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
     )
     if usual is not None:
         lines.append(f"With a device's default settings: {usual}.")
+    envelope = query.envelope
+    if envelope is not None and envelope.epsilon_per_answer > DEFAULT_CEILING:
+        lines.append(
+            f"With a device's default settings, an answer may cost at most {DEFAULT_CEILING:g}, and"
+            f" the envelope allows the controller {envelope.epsilon_per_answer:g}: devices refuse"
+            " versions above their ceiling."
+        )
     return lines
 
 

@@ -200,7 +200,7 @@ def _rows(window: Window, confidence: float) -> Iterator[list[Any]]:
         return
     estimate = window.estimate
     limits = estimate.interval(confidence)
-    for label, share, stderr, (low, high) in zip(
+    for label, proportion, stderr, (low, high) in zip(
         estimate.labels, estimate.proportions, estimate.stderr, limits, strict=True
     ):
         place = [
@@ -210,7 +210,7 @@ def _rows(window: Window, confidence: float) -> Iterator[list[Any]]:
             window.condition,
             window.n,
         ]
-        yield [*place, label, share, stderr, low, high, window.revision, window.final]
+        yield [*place, label, proportion, stderr, low, high, window.revision, window.final]
 
 
 def _plot(window: Window, path: Path, confidence: float) -> None:

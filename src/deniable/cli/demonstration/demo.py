@@ -106,6 +106,6 @@ def _address(simulation: Simulation) -> str:
     sent to any server."""
     services = simulation.services
     token = services.analyst_token_file.read_text(encoding="utf-8").strip()
-    truth = ",".join(f"{share:.5f}" for share in simulation.truth)
+    truth = ",".join(f"{proportion:.5f}" for proportion in simulation.truth)
     fragment = urlencode({"token": token, "q": simulation.query.id, "truth": truth})
     return f"{services.aggregator.address.url}/console/#sign-in?{fragment}"

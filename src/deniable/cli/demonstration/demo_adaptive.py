@@ -25,7 +25,7 @@ def run_adaptive(people: int) -> None:
     ranges = f"s {_span(envelope.sampling)}, p {_span(envelope.p)}, q {_span(envelope.q)}"
     for line in (
         f"deniable demo: a query that adapts, asked of {people:,} people.",
-        'Once a minute for an hour, on a fast clock. The share of "yes" drifts from 2',
+        'Once a minute for an hour, on a fast clock. The proportion of "yes" drifts from 2',
         "to 40 %, and half of the people leave after half an hour.",
         f"Target: ± {100 * run.wish:.2f} points. Envelope: {ranges};",
         (

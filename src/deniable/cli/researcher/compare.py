@@ -24,7 +24,12 @@ from deniable.display import Bar, Display
 from deniable.errors import ParameterError, ReleaseError
 from deniable.mechanisms.registry import PluginWarning
 from deniable.release import CodedTable
-from deniable.reproduce.protocols import METRICS, ProtocolErrors, compare_protocols, typical_shares
+from deniable.reproduce.protocols import (
+    METRICS,
+    ProtocolErrors,
+    compare_protocols,
+    typical_proportions,
+)
 from deniable.survey.reading import read_chunks
 
 _FILE = click.Path(path_type=Path)
@@ -37,7 +42,7 @@ _POINTS = 8
 )
 @click.option(
     "--population",
-    "users",
+    "population",
     type=int,
     default=50_000,
     show_default=True,
@@ -69,7 +74,7 @@ _POINTS = 8
 )
 @click.option(
     "--trials",
-    "runs",
+    "trials",
     type=int,
     default=10,
     show_default=True,
@@ -87,13 +92,13 @@ _POINTS = 8
 @output_options
 def compare(
     values: int,
-    users: int,
+    population: int,
     epsilon: str,
     data: Path | None,
     column: str | None,
     metric: str,
     protocols: tuple[str, ...],
-    runs: int,
+    trials: int,
     seed: int,
     plot: Path | None,
 ) -> None:
@@ -106,27 +111,36 @@ def compare(
     epsilons = _epsilons(epsilon)
     if (data is None) != (column is None):
         raise click.UsageError("--data and --column must be given together")
-    shares = typical_shares(values) if data is None or column is None else _shares(data, column)
+    proportions = (
+        typical_proportions(values)
+        if data is None or column is None
+        else _proportions(data, column)
+    )
     with shown_warnings(PluginWarning), progress_bar("comparing protocols") as progress:
         found = compare_protocols(
-            shares,
-            users,
+            proportions,
+            population,
             epsilons,
             metric=metric,
-            runs=runs,
+            trials=trials,
             protocols=protocols or None,
             seed=seed,
             progress=progress,
         )
-    content = {"values": len(shares), "users": users, "metric": metric, "runs": runs}
+    content = {
+        "values": len(proportions),
+        "population": population,
+        "metric": metric,
+        "trials": trials,
+    }
     header = [field.name for field in fields(ProtocolErrors)]
     emit(
         content | {"protocols": [each.to_dict() for each in found]},
-        lambda: _parts(found, metric, users, len(shares), runs),
+        lambda: _parts(found, metric, population, len(proportions), trials),
         (header, [[getattr(each, name) for name in header] for each in found]),
     )
     if plot is not None:  # after the table, which must not be lost if the picture cannot be drawn
-        save_figure(draw(found, metric, users, len(shares)), plot)
+        save_figure(draw(found, metric, population, len(proportions)), plot)
 
 
 def _epsilons(text: str) -> list[float]:
@@ -145,7 +159,7 @@ def _epsilons(text: str) -> list[float]:
         ) from None
 
 
-def _shares(path: Path, column: str) -> np.ndarray[Any, Any]:
+def _proportions(path: Path, column: str) -> np.ndarray[Any, Any]:
     with progress_bar(f"reading {path.name}") as progress:
         table = CodedTable.of(
             (chunk.columns for chunk in read_chunks(path, [column], progress)), [column]
@@ -159,7 +173,7 @@ def _shares(path: Path, column: str) -> np.ndarray[Any, Any]:
 
 
 def _parts(
-    found: list[ProtocolErrors], metric: str, users: int, values: int, runs: int
+    found: list[ProtocolErrors], metric: str, population: int, values: int, trials: int
 ) -> list[Part]:
     """The errors at every epsilon; at the largest one with whiskers, beside bytes, time and the
     chance of a right guess."""
@@ -179,7 +193,8 @@ def _parts(
     return [
         *parts,
         (
-            f"{what}, mean of {runs} simulations with its 95 % interval; {users:,} users, {values}"
+            f"{what}, mean of {trials} simulations with its 95 % interval;"
+            f" {population:,} people, {values}"
             " values. Theory is for the unbiased estimate; DistanceSensitive fits by maximum"
             f" likelihood. A blind guess is right {100 / values:.1f} % of the time."
         ),
@@ -221,7 +236,7 @@ def _at_largest(found: list[ProtocolErrors]) -> Display:
     return Display(("protocol",), [(each.protocol,) for each in found], (), bars, texts=texts)
 
 
-def draw(found: list[ProtocolErrors], metric: str, users: int, values: int) -> Any:
+def draw(found: list[ProtocolErrors], metric: str, population: int, values: int) -> Any:
     """Errors against epsilon, one line per protocol, theory dashed."""
     from deniable.display import pyplot  # noqa: PLC0415 - matplotlib is slow to import
 
@@ -243,7 +258,7 @@ def draw(found: list[ProtocolErrors], metric: str, users: int, values: int) -> A
     ax.set_yscale("log")
     ax.set_xlabel("epsilon")
     ax.set_ylabel(f"{metric} (dashed: theory of the unbiased estimate)")
-    ax.set_title(f"{users:,} users, {values} values", fontsize=10)
+    ax.set_title(f"{population:,} people, {values} values", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     return figure

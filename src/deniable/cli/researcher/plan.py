@@ -38,7 +38,7 @@ def number(text: str) -> int | float:
 
 @command()
 @click.option("--population", type=number, help="People who may be asked.")
-@click.option("--proportion", "share", type=float, help="The proportion to detect, such as 0.05.")
+@click.option("--proportion", type=float, help="The proportion to detect, such as 0.05.")
 @click.option("--cv", type=float, help="Target standard error, relative to the proportion.")
 @click.option("--margin", type=float, help="Target ±; without --proportion, for any proportion.")
 @click.option(
@@ -63,7 +63,7 @@ def number(text: str) -> int | float:
     show_default=True,
     help="How often the same people are asked; each epsilon covers all of them.",
 )
-@click.option("--memoize", "memoized", is_flag=True, help="Answers are drawn once and replayed.")
+@click.option("--memoize", is_flag=True, help="Answers are drawn once and replayed.")
 @click.option(
     "--distinct",
     type=number,
@@ -137,7 +137,7 @@ def plan(
     output: Path | None,
     **request: Any,
 ) -> None:
-    """Find whichever of population, share, target (--cv or --margin) and epsilon is not given.
+    """Find whichever of population, proportion, target (--cv or --margin) and epsilon is not given.
 
     With all four given, find the smallest epsilon that reaches the target: sampled if
     --sampled-epsilon is given, otherwise local. With only a population and an epsilon, find the
@@ -210,20 +210,21 @@ def _facts(made: deniable.Plan) -> list[tuple[str, str]]:
         ("How", _how(made)),
         ("Error", f"{error(made)}{each}"),
         (
-            "Smallest share",
-            f"{percent(made.smallest_share)} {_seen(request)}",
+            "Smallest proportion",
+            f"{percent(made.smallest_proportion)} {_seen(request)}",
         ),
     ]
     if request.open_ended:
-        facts.append(("Any share", f"is estimated to within ± {percent(made.widest_margin)}"))
+        facts.append(("Any proportion", f"is estimated to within ± {percent(made.widest_margin)}"))
     if made.detectable_difference is not None:
         facts.append(
             (
                 "Two groups",
                 (
                     "two halves of these people can be distinguished if one has"
-                    f" {percent(made.share)} and the other at least"
-                    f" {percent(made.share + made.detectable_difference)} (power 80 %, level 5 %)"
+                    f" {percent(made.proportion)} and the other at least"
+                    f" {percent(made.proportion + made.detectable_difference)}"
+                    " (power 80 %, level 5 %)"
                 ),
             )
         )

@@ -13,9 +13,9 @@ __all__ = ["draw"]
 
 _FACTORS = np.geomspace(1 / 6, 6, 41).tolist()
 _LABELS = {
-    "share": "smallest detectable share (%)",
+    "proportion": "smallest detectable proportion (%)",
     "population": "people needed",
-    "error": "± at a share of {share:.3g} % (percentage points)",
+    "error": "± at a proportion of {proportion:.3g} % (percentage points)",
 }
 _ENDINGS = (".png", ".svg", ".pdf")
 
@@ -33,14 +33,14 @@ def draw(made: Plan, path: Path) -> None:
         raise ParameterError("plot", str(path), f"must end in {', '.join(_ENDINGS)}")
     sampled_budget = made.request.spares == "sampled"
     curve = [other for _, other in trade_off(made, _FACTORS)]
-    kind = made.solved_for if made.solved_for in ("share", "population") else "error"
+    kind = made.solved_for if made.solved_for in ("proportion", "population") else "error"
 
     def budget(other: Plan) -> float:
         return other.epsilon_sampled if sampled_budget else other.epsilon_local
 
     def seen(other: Plan) -> float:
         return {
-            "share": 100 * other.smallest_share,
+            "proportion": 100 * other.smallest_proportion,
             "population": float(other.population),
             "error": 100 * other.margin,
         }[kind]
@@ -51,7 +51,7 @@ def draw(made: Plan, path: Path) -> None:
     x = [budget(other) for other in curve]
     left.plot(x, [seen(other) for other in curve], color="#1f5a8a")
     left.plot([budget(made)], [seen(made)], "o", color="#c2410c", label="this plan")
-    left.set_ylabel(_LABELS[kind].format(share=100 * made.share))
+    left.set_ylabel(_LABELS[kind].format(proportion=100 * made.proportion))
     right.plot(
         x,
         [other.epsilon_local for other in curve],

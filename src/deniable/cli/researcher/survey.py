@@ -355,7 +355,8 @@ def _rows(survey: Survey, confidence: float) -> list[list[Any]]:
             strict=True,
         )
         rows += [
-            [name, label, share, stderr, low, high] for label, share, stderr, (low, high) in shown
+            [name, label, proportion, stderr, low, high]
+            for label, proportion, stderr, (low, high) in shown
         ]
     for table in survey.tables:
         rows += _table_rows(table, confidence)
@@ -369,4 +370,7 @@ def _table_rows(table: Table, confidence: float) -> list[list[Any]]:
     shown = zip(
         labels, table.proportions.reshape(-1), table.stderr.reshape(-1), bounds, strict=True
     )
-    return [[name, label, share, stderr, low, high] for label, share, stderr, (low, high) in shown]
+    return [
+        [name, label, proportion, stderr, low, high]
+        for label, proportion, stderr, (low, high) in shown
+    ]

@@ -432,11 +432,16 @@ class StoreTransaction:
         )
         self._db.execute(sql, (proxy, due, expires, record, answer))
 
-    def mark_tried(self, shares: Iterable[QueuedShare]) -> None:
-        """Record that shares are about to be sent: from now on they may have left, whatever the
-        outcome."""
+    def mark_tried(self, shares: Iterable[QueuedShare]) -> list[QueuedShare]:
+        """Record that shares are about to be sent: from now on they may have left. Returns those
+        that were never tried before."""
+        sql = "UPDATE queue SET tried = 1 WHERE place = ? AND tried = 0"
+        return [share for share in shares if self._db.execute(sql, (share.place,)).rowcount]
+
+    def mark_untried(self, shares: Iterable[QueuedShare]) -> None:
+        """Record that the first attempt to send shares made no connection: no byte of them left."""
         self._db.executemany(
-            "UPDATE queue SET tried = 1 WHERE place = ?", [(share.place,) for share in shares]
+            "UPDATE queue SET tried = 0 WHERE place = ?", [(share.place,) for share in shares]
         )
 
     def n_queued(self, proxy: str | None = None) -> int:

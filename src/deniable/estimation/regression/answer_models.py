@@ -42,17 +42,17 @@ class AnswerModel:
         return total, prior, joint / total[:, None]
 
     def start(self, intercept: bool) -> _Floats:
-        """No covariate effects, and shares from a few EM steps: inside the simplex, which is
+        """No covariate effects, and proportions from a few EM steps: inside the simplex, which is
         enough."""
         labels = self.likelihood.shape[1]
         beta = np.zeros((labels - 1, self.design.shape[1]))
         if intercept:
-            shares = np.full(labels, 1 / labels)
+            proportions = np.full(labels, 1 / labels)
             for _ in range(10):
-                posterior = self.likelihood * shares
-                shares = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
-            shares = np.maximum(shares, 1e-3)
-            beta[:, 0] = np.log(shares[1:] / shares[0]) / np.abs(self.design[0, 0])
+                posterior = self.likelihood * proportions
+                proportions = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
+            proportions = np.maximum(proportions, 1e-3)
+            beta[:, 0] = np.log(proportions[1:] / proportions[0]) / np.abs(self.design[0, 0])
         return beta.ravel()
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:
@@ -92,10 +92,10 @@ def binary_terms(
 ) -> tuple[_Floats, _Floats, _Floats, _Floats]:
     """P(report) where the log-odds of "yes" are eta; its first and second derivative by eta; and
     P(yes | eta)."""
-    share = np.exp(-np.logaddexp(0, -eta))
+    proportion = np.exp(-np.logaddexp(0, -eta))
     gap = yes - no
-    slope = gap * share * (1 - share)
-    return no + gap * share, slope, slope * (1 - 2 * share), share
+    slope = gap * proportion * (1 - proportion)
+    return no + gap * proportion, slope, slope * (1 - 2 * proportion), proportion
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,19 +140,21 @@ class BinaryModel:
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:
         yes, no = self.channels(parameters)
-        p, slope, _, share = binary_terms(self.design @ parameters[: self.design.shape[1]], yes, no)
+        p, slope, _, proportion = binary_terms(
+            self.design @ parameters[: self.design.shape[1]], yes, no
+        )
         if p.min() <= 0:
             return np.full(p.size, -np.inf), np.zeros((p.size, parameters.size))
         scores = (slope / p)[:, None] * self.design
         if self.has_rate:
             scores = np.column_stack(
-                [scores, (self.no[:, 1] + (self.yes[:, 1] - self.no[:, 1]) * share) / p]
+                [scores, (self.no[:, 1] + (self.yes[:, 1] - self.no[:, 1]) * proportion) / p]
             )
         return np.log(p), scores
 
     def information(self, parameters: _Floats, weights: _Floats | None) -> _Floats:
         yes, no = self.channels(parameters)
-        p, slope, curve, share = binary_terms(
+        p, slope, curve, proportion = binary_terms(
             self.design @ parameters[: self.design.shape[1]], yes, no
         )
         own = np.ones(p.size) if weights is None else weights
@@ -161,8 +163,8 @@ class BinaryModel:
         if not self.has_rate:
             return np.asarray(among)
         gap = self.yes[:, 1] - self.no[:, 1]
-        by_rate = (self.no[:, 1] + gap * share) / p
-        cross = self.design.T @ (own * (first * by_rate - gap * share * (1 - share) / p))
+        by_rate = (self.no[:, 1] + gap * proportion) / p
+        cross = self.design.T @ (own * (first * by_rate - gap * proportion * (1 - proportion) / p))
         return np.block([[among, cross[:, None]], [cross[None], np.array([[own @ by_rate**2]])]])
 
     def alternatives(self) -> Iterator[BinaryModel] | None:

@@ -57,9 +57,9 @@ def correlate(
     if x.n < 3:
         raise ParameterError(f"len({names[0]})", x.n, "must be at least 3")
     weights = np.ones(x.n) if sample is None else sample.weights
-    share = weights / weights.sum()
-    (u, uu), (v, vv) = _centred(x, share), _centred(y, share)
-    spreads = share @ np.column_stack([uu, vv])
+    proportion = weights / weights.sum()
+    (u, uu), (v, vv) = _centred(x, proportion), _centred(y, proportion)
+    spreads = proportion @ np.column_stack([uu, vv])
     if spreads.min() <= 0:
         at = int(spreads.argmin())
         raise ParameterError(
@@ -68,7 +68,7 @@ def correlate(
             "must be above 0 for a correlation",
         )
     scale = np.sqrt(spreads)
-    value = float(share @ (u * v) / scale.prod())
+    value = float(proportion @ (u * v) / scale.prod())
     if sample is None:
         variance = _left_out(u, uu, v, vv)
     else:
@@ -97,11 +97,11 @@ def _left_out(u: _Floats, uu: _Floats, v: _Floats, vv: _Floats) -> float:
     return float(((found - found.mean()) ** 2).sum() * (n - 1) / n)
 
 
-def _centred(variable: Variable, share: _Floats) -> tuple[_Floats, _Floats]:
+def _centred(variable: Variable, proportion: _Floats) -> tuple[_Floats, _Floats]:
     """Guesses of the distance from the mean and of its square: around 0, where the squares of large
     numbers do not cancel."""
     values, squares = variable.values[:, 0], variable.products[:, 0, 0]
-    mean = float(share @ values)
+    mean = float(proportion @ values)
     if variable.known:
         return values - mean, (values - mean) ** 2
     return values - mean, squares - 2 * mean * values + mean**2

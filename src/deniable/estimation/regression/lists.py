@@ -131,9 +131,11 @@ class ListModel:
         """No covariate effects; a harmless item is as frequent as in the control sample, the
         sensitive one rather rare."""
         width = self.design.shape[1]
-        share = np.clip(self.counts[~self.treated].mean() / self.items, 0.05, 0.95)
+        proportion = np.clip(self.counts[~self.treated].mean() / self.items, 0.05, 0.95)
         start = np.zeros(2 * width)
-        start[[0, width]] = np.array([-1.0, np.log(share / (1 - share))]) / self.design[0, 0]
+        start[[0, width]] = (
+            np.array([-1.0, np.log(proportion / (1 - proportion))]) / self.design[0, 0]
+        )
         return start
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:

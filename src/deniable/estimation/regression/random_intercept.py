@@ -81,7 +81,7 @@ class RandomInterceptModel:
         nodes, weights = np.polynomial.hermite.hermgauss(_NODES)
         u = mode[:, None] + np.sqrt(2) * width[:, None] * nodes
         at = np.repeat(u, self._sizes, axis=0)
-        p, slope, _, share = binary_terms(eta[:, None] + sigma * at, yes[:, None], no[:, None])
+        p, slope, _, proportion = binary_terms(eta[:, None] + sigma * at, yes[:, None], no[:, None])
         if p.min() <= 0:
             return impossible
         heights = self._sum(np.log(p)) - u**2 / 2 + nodes**2 + np.log(weights)
@@ -97,9 +97,9 @@ class RandomInterceptModel:
                 model.no[self._order, 1][:, None],
             )
             scores.append(
-                self._sum((mass * (no_slope + (yes_slope - no_slope) * share) / p).sum(axis=1))[
-                    :, None
-                ]
+                self._sum(
+                    (mass * (no_slope + (yes_slope - no_slope) * proportion) / p).sum(axis=1)
+                )[:, None]
             )
         scores.append(self._sum((by_eta * at).sum(axis=1))[:, None])
         return terms, np.hstack(scores)

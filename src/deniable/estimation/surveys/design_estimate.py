@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from deniable.display import Bar, Display, coverage_text, limits_text, pad, pandas, text_width
 from deniable.errors import ParameterError
-from deniable.estimation.interval_laws import IntervalLaw, ShareLaw
-from deniable.estimation.intervals import critical_values, cut_to_shares, skewed_reach
+from deniable.estimation.interval_laws import IntervalLaw, ProportionLaw
+from deniable.estimation.intervals import critical_values, cut_to_proportions, skewed_reach
 from deniable.estimation.surveys.design_tests import ParameterTest
 from deniable.estimation.surveys.group_rates import GroupRates
 from deniable.estimation.tables.statistic import Statistic, decimals_for, normal_reach
@@ -121,7 +121,7 @@ class DesignEstimate(Result):
             float(self.values[at]),
             float(self.stderr[at]),
             sum(self.n),
-            law=ShareLaw(self, at),
+            law=ProportionLaw(self, at),
         )
 
     def _place(self, name: str) -> int:
@@ -157,14 +157,14 @@ class DesignEstimate(Result):
             )
             return self.values[:, None] + reach * self.stderr[:, None]
         if self.law is not None and method is None:
-            return cut_to_shares(np.array([self.law.interval(confidence)]), self.stderr)
+            return cut_to_proportions(np.array([self.law.interval(confidence)]), self.stderr)
         if self.degrees is not None and method is None:
             student = critical_values(confidence, np.array(self.degrees), None, False) * self.stderr
             return np.column_stack([self.values - student, self.values + student])
         if self.groups is None or method == "wald":
             return np.column_stack([self.values - z * self.stderr, self.values + z * self.stderr])
         limits = self.groups.limits(self.values, confidence, self.population)
-        return cut_to_shares(limits, self.stderr) if self.proportions else limits
+        return cut_to_proportions(limits, self.stderr) if self.proportions else limits
 
     def covers_more(self, confidence: float = 0.95) -> NDArray[np.bool_]:
         """For each parameter, whether its default interval covers at least, not just, as often as

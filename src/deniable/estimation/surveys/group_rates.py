@@ -92,8 +92,8 @@ class GroupRates(Result):
         spread = self.nearest * (1 - self.nearest) / np.maximum(np.array(self.sizes) - less, 1)
         if population is not None and self.coins is not None:
             a, b = self.coins
-            share = min(max((float(self.nearest[0]) - b) / (a - b), 0.0), 1.0)
-            coins = share * a * (1 - a) + (1 - share) * b * (1 - b)
+            proportion = min(max((float(self.nearest[0]) - b) / (a - b), 0.0), 1.0)
+            coins = proportion * a * (1 - a) + (1 - proportion) * b * (1 - b)
             spread = (1 - self.sizes[0] / population) * spread + coins / population
         return np.asarray((self.weights * spread) @ self.weights.T)
 

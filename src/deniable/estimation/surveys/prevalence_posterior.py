@@ -174,9 +174,9 @@ def prevalence_posterior(
     (1, 1) is uniform, (0.5, 0.5) Jeffreys' for a direct question. Unlike an unbiased estimate, the
     posterior never leaves 0 to 1. For a design with two samples (`yes` and `n` are pairs) the rate
     t, u or gamma has its own prior, `rate_prior`: uniform for t and u, and Beta(1, 2) for gamma, so
-    that all shares of honest carriers, honest others and cheaters are equally probable. The grid is
-    refined until it holds all that matters. Winkler and Franklin, "Warner's randomized response
-    model: a Bayesian approach", JASA 1979.
+    that all proportions of honest carriers, honest others and cheaters are equally probable. The
+    grid is refined until it holds all that matters. Winkler and Franklin, "Warner's randomized
+    response model: a Bayesian approach", JASA 1979.
 
     >>> from deniable import Warner
     >>> print(prevalence_posterior(Warner(7 / 10), yes=412, n=1000))
@@ -202,8 +202,8 @@ def prevalence_posterior(
     reported = np.asarray(tally.counts, dtype=np.float64)
 
     def height(theta: _Floats) -> _Floats:
-        share = np.sin(theta) ** 2
-        rate = np.outer(1 - share, channel[:, 0]) + np.outer(share, channel[:, 1])
+        proportion = np.sin(theta) ** 2
+        rate = np.outer(1 - proportion, channel[:, 0]) + np.outer(proportion, channel[:, 1])
         with np.errstate(divide="ignore"):
             logs = np.where(reported > 0, reported * np.log(rate), 0.0).sum(axis=1)
         return np.asarray(logs + _prior_height(theta, shape))
@@ -236,11 +236,11 @@ def _two_samples(
     chances = np.array([design.answer_chances(sample) for sample in (0, 1)], dtype=np.float64)
 
     def height(theta: _Floats, phi: _Floats) -> _Floats:
-        share, rate = np.sin(theta)[:, None] ** 2, np.sin(phi)[None, :] ** 2
+        proportion, rate = np.sin(theta)[:, None] ** 2, np.sin(phi)[None, :] ** 2
         total = _prior_height(theta, shape)[:, None] + _prior_height(phi, of_rate)[None, :]
         for sample in (0, 1):
             (no, no_slope), (has, has_slope) = chances[sample]
-            said = (1 - share) * (no + rate * no_slope) + share * (has + rate * has_slope)
+            said = (1 - proportion) * (no + rate * no_slope) + proportion * (has + rate * has_slope)
             with np.errstate(divide="ignore", invalid="ignore"):
                 for count, chance in (
                     (counts[sample], said),
@@ -250,8 +250,15 @@ def _two_samples(
         return total
 
     theta, phi, weights = _zoomed_plane(height)
-    share, rate = np.repeat(np.sin(theta) ** 2, phi.size), np.tile(np.sin(phi) ** 2, theta.size)
-    columns = [(1 - rate) * share, (1 - rate) * (1 - share), rate] if cheats else [share, rate]
+    proportion, rate = (
+        np.repeat(np.sin(theta) ** 2, phi.size),
+        np.tile(np.sin(phi) ** 2, theta.size),
+    )
+    columns = (
+        [(1 - rate) * proportion, (1 - rate) * (1 - proportion), rate]
+        if cheats
+        else [proportion, rate]
+    )
     believed = f"{_name(shape)}, of {design.compliance} {_name(of_rate)}"
     described = {
         "names": design.names,
@@ -280,8 +287,8 @@ def _name(shape: tuple[float, float]) -> str:
 
 
 def _prior_height(theta: _Floats, shape: tuple[float, float]) -> _Floats:
-    """Log-density of Beta(a, b) in the angle whose squared sine is the share, where even Jeffreys'
-    prior is finite at the ends."""
+    """Log-density of Beta(a, b) in the angle whose squared sine is the proportion, where even
+    Jeffreys' prior is finite at the ends."""
     a, b = shape
     return np.asarray((2 * a - 1) * np.log(np.sin(theta)) + (2 * b - 1) * np.log(np.cos(theta)))
 

@@ -47,11 +47,11 @@ def noise_traces(table: Table, matrix: tuple[int, int], n_rows: int) -> tuple[fl
 
 def _scaled(group: Table) -> _Floats:
     """The covariance of one report's contributions to a group's combinations, each over the root of
-    its share."""
+    its proportion."""
     cells = group.proportions.size
-    shares = group.proportions.reshape(-1)
+    proportions = group.proportions.reshape(-1)
     covariance = (group.n - 1) * group.spread.covariance(np.eye(cells).reshape(cells, *group.shape))
-    return np.asarray(covariance / np.sqrt(np.outer(shares, shares)))
+    return np.asarray(covariance / np.sqrt(np.outer(proportions, proportions)))
 
 
 def quadratic_law(

@@ -68,9 +68,9 @@ class Attribute:
         assert self.support is not None  # noqa: S101 - one of the two is set
         assert self.supports is not None  # noqa: S101
         a, b = self.support
-        shares = (self.supports(self.data[rows]) - b) / (a - b)
-        shares += (1 - shares.sum(axis=1, keepdims=True)) / len(self.labels)
-        return np.asarray(shares, dtype=np.float64)
+        proportions = (self.supports(self.data[rows]) - b) / (a - b)
+        proportions += (1 - proportions.sum(axis=1, keepdims=True)) / len(self.labels)
+        return np.asarray(proportions, dtype=np.float64)
 
 
 def attribute(name: str, mechanism: Randomizer, reports: Any) -> Attribute:

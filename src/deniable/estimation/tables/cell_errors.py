@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from operator import itemgetter, methodcaller
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from deniable.results import encode
 __all__ = [
     "CellErrors",
     "DenseSpread",
+    "TableFields",
     "conditioned",
     "dense_errors",
     "reshaped",
@@ -53,6 +54,19 @@ LARGEST_STATED = 1024
 """The most cells whose covariances are all stored in a document."""
 _BATCH = 64
 """Functionals computed at once when each cell needs one."""
+
+
+class TableFields(TypedDict):
+    """What the document of a table has besides its fields: figures in lists within lists, one
+    level per axis."""
+
+    spread: dict[str, Any]
+    """The errors of the cells, as :class:`Table` reads them back."""
+    estimate: list[Any]
+    stderr: list[Any]
+    low: list[Any]
+    high: list[Any]
+    confidence: float
 
 
 class CellErrors(ABC):
@@ -135,8 +149,8 @@ class DenseSpread(CellErrors):
         self.proportions, self._variance, self._covariance = proportions, variance, covariance
 
     def variance(self, population: int | None = None) -> _Floats:
-        shares = np.clip(self.proportions, 0, 1)
-        sampling = 0.0 if population is None else shares * (1 - shares) / population
+        proportions = np.clip(self.proportions, 0, 1)
+        sampling = 0.0 if population is None else proportions * (1 - proportions) / population
         return np.maximum(self._variance - sampling, LEAST * self._variance)
 
     def covariance(self, weights: _Floats, population: int | None = None) -> _Floats:
@@ -161,10 +175,10 @@ def dense_errors(estimate: Estimate) -> DenseSpread:
     proportions, variance, covariance = estimate.proportions, estimate.variance, estimate.covariance
     k = proportions.size
     if estimate.population is not None:  # undo `finite`
-        shares = np.clip(proportions, 0, 1)
-        variance = variance + shares * (1 - shares) / estimate.population
+        clipped = np.clip(proportions, 0, 1)
+        variance = variance + clipped * (1 - clipped) / estimate.population
         if covariance is not None:
-            covariance = covariance - np.outer(shares, shares) / estimate.population
+            covariance = covariance - np.outer(clipped, clipped) / estimate.population
             np.fill_diagonal(covariance, variance)
     proportions = proportions + (1 - proportions.sum()) / k
     if covariance is not None:
@@ -284,9 +298,12 @@ def conditioned(parent: CellErrors, n_given: int) -> CellErrors:
     of = tuple(range(n_given, parent.proportions.ndim))
     totals = parent.proportions.sum(axis=of, keepdims=True)
     known = np.where(totals > 0, totals, np.nan)
-    shares = parent.proportions / known
+    proportions = parent.proportions / known
     return DerivedCellErrors(
-        parent, shares, partial(divide_by_condition, shares, known, of), ("conditioned", n_given)
+        parent,
+        proportions,
+        partial(divide_by_condition, proportions, known, of),
+        ("conditioned", n_given),
     )
 
 

@@ -39,12 +39,12 @@ def embed(place: tuple[int | slice, ...], shape: tuple[int, ...], weights: _Floa
 
 
 def divide_by_condition(
-    shares: _Floats, totals: _Floats, of: tuple[int, ...], weights: _Floats
+    proportions: _Floats, totals: _Floats, of: tuple[int, ...], weights: _Floats
 ) -> _Floats:
     """Weights of conditional cells, as weights of the cells that are divided: d(pi/S) = (dpi - p dS)/S."""
     of = tuple(1 + axis for axis in of)
     touched = weights != 0  # the NaN of an unused row must not affect the others
-    mean = np.where(touched, weights * shares, 0).sum(axis=of, keepdims=True)
+    mean = np.where(touched, weights * proportions, 0).sum(axis=of, keepdims=True)
     present = touched.any(axis=of, keepdims=True)
     return np.where(present, (weights - mean) / totals, 0)
 
@@ -98,8 +98,8 @@ def cell_variances(
     """Variances of the cells from the mean squares of their contributions."""
     variance = (squares - proportions**2) / max(n - 1, 1)
     if population is not None:
-        shares = np.clip(proportions, 0, 1)
-        variance -= shares * (1 - shares) / population
+        clipped = np.clip(proportions, 0, 1)
+        variance -= clipped * (1 - clipped) / population
     return np.maximum(variance, 0)
 
 
@@ -117,9 +117,9 @@ def less_sampling(
 ) -> _Floats:
     """Remove the sampling error that a finite population does not have."""
     if population is not None:
-        flat, shares = weights.reshape(len(weights), -1), proportions.reshape(-1)
-        sampling = (flat * shares) @ flat.T - np.outer(flat @ shares, flat @ shares)
-        # Estimated shares below 0 can make a sampling variance negative, which is impossible.
+        flat, cells = weights.reshape(len(weights), -1), proportions.reshape(-1)
+        sampling = (flat * cells) @ flat.T - np.outer(flat @ cells, flat @ cells)
+        # Estimated proportions below 0 can make a sampling variance negative, which is impossible.
         np.fill_diagonal(sampling, np.maximum(np.diagonal(sampling), 0))
         covariance = covariance - sampling / population
     np.fill_diagonal(covariance, np.maximum(np.diagonal(covariance), 0))

@@ -59,8 +59,8 @@ def mutual_information(
 def g_square(
     subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None
 ) -> Statistic:
-    """G^2 = 2 N sum pi_ij ln( pi_ij / (pi_i+ pi_+j) ) that N true answers with these shares would
-    show.
+    """G^2 = 2 N sum pi_ij ln( pi_ij / (pi_i+ pi_+j) ) that N true answers with these proportions
+    would show.
 
     N is `size`, else the population, else the number of reports. See :func:`mutual_information`
     about the neighbourhood of independence, and do not look up G^2 in a chi-square table: it
@@ -88,7 +88,8 @@ def phi_square(
 def chi_square(
     subject: Subject, rows: Axes | None = None, columns: Axes | None = None, size: int | None = None
 ) -> Statistic:
-    """The chi-square that N true answers with these shares would show: N times :func:`phi_square`.
+    """The chi-square that N true answers with these proportions would show: N times
+    :func:`phi_square`.
 
     N is `size`, else the population, else the number of reports. Do not look it up in a chi-square
     table: it includes the noise of the coins, and would nearly always reject independence.
@@ -180,8 +181,8 @@ def two_way(subject: Subject, rows: Axes | None, columns: Axes | None) -> TwoWay
 
 def _information(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats, tuple[str, ...]]:
     """Mutual information in nats, and its gradient ln( pi_ij / (pi_i+ pi_+j) ) - 1."""
-    shares, back, notes = proper_proportions(table)
-    p = shares.reshape(matrix)
+    proportions, back, notes = proper_proportions(table)
+    p = proportions.reshape(matrix)
     expected = p.sum(axis=1, keepdims=True) * p.sum(axis=0)
     logs = np.log(np.divide(p, expected, out=np.ones_like(p), where=p > 0))
     return float((p * logs).sum()), back((logs - 1).reshape(table.shape)), notes
@@ -194,12 +195,12 @@ def _contingency(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats,
     Cells may be negative, marginals must not be.
     """
 
-    def without_margin(shares: _Floats) -> bool:
-        cells = shares.reshape(matrix)
+    def without_margin(proportions: _Floats) -> bool:
+        cells = proportions.reshape(matrix)
         return bool(cells.sum(axis=1).min() <= 0 or cells.sum(axis=0).min() <= 0)
 
-    shares, back, notes = proper_proportions(table, always=False, bad=without_margin)
-    p = shares.reshape(matrix)
+    proportions, back, notes = proper_proportions(table, always=False, bad=without_margin)
+    p = proportions.reshape(matrix)
     r, c = p.sum(axis=1, keepdims=True), p.sum(axis=0, keepdims=True)
     rate = np.divide(p, r * c, out=np.zeros_like(p), where=r * c > 0)
     q = p * rate
@@ -209,4 +210,4 @@ def _contingency(table: Table, matrix: tuple[int, int]) -> tuple[float, _Floats,
 
 
 def _size(table: Table, size: int | None) -> float:
-    return table.share * (table.population or table.n) if size is None else size
+    return table.proportion * (table.population or table.n) if size is None else size

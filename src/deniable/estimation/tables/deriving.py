@@ -46,7 +46,8 @@ Derive = TypeVar("Derive", bound=Callable[..., Statistic])
 
 
 PROJECTED = (
-    "projected onto the simplex first because some estimated shares were negative: biased, and its"
+    "projected onto the simplex first because some estimated proportions were negative: biased, and"
+    " its"
     " interval does not cover the bias"
 )
 
@@ -80,7 +81,7 @@ def delta_statistic(
 
 
 def whole_table(subject: Subject) -> Table:
-    """The subject as a table of shares that sum to 1."""
+    """The subject as a table of proportions that sum to 1."""
     table = Table.of(subject) if isinstance(subject, Estimate) else subject
     total = float(table.proportions.sum())
     if not abs(total - 1) < 1e-6:
@@ -104,18 +105,18 @@ def marginal_table(subject: Subject, axes: Axes | None) -> Table:
 def proper_proportions(
     table: Table, always: bool = True, bad: Callable[[_Floats], bool] = lambda p: False
 ) -> tuple[_Floats, Callable[[_Floats], _Floats], tuple[str, ...]]:
-    """The shares, projected if the statistic needs it; the projection's effect on the gradient; and
-    the notes."""
-    shares = table.proportions
-    if not (bad(shares) or (always and shares.min() < 0)):
-        return shares, lambda gradient: gradient, ()
-    shares = project(shares.reshape(-1)).reshape(shares.shape)
-    kept = shares > 0
+    """The proportions, projected if the statistic needs it; the projection's effect on the
+    gradient; and the notes."""
+    proportions = table.proportions
+    if not (bad(proportions) or (always and proportions.min() < 0)):
+        return proportions, lambda gradient: gradient, ()
+    proportions = project(proportions.reshape(-1)).reshape(proportions.shape)
+    kept = proportions > 0
 
     def back(gradient: _Floats) -> _Floats:
         return np.where(kept, gradient - gradient[kept].mean(), 0.0)
 
-    return shares, back, (PROJECTED,)
+    return proportions, back, (PROJECTED,)
 
 
 def scored_table(
@@ -144,9 +145,9 @@ def label_scores(table: Table, axis: int, scores: Sequence[float] | _Floats | No
     return values
 
 
-def score_variance(values: _Floats, shares: _Floats) -> float:
+def score_variance(values: _Floats, proportions: _Floats) -> float:
     """The variance of the scores under these proportions."""
-    return float(((values - values @ shares) ** 2) @ shares)
+    return float(((values - values @ proportions) ** 2) @ proportions)
 
 
 def check_base(base: float) -> float:

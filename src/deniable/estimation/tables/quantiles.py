@@ -34,7 +34,7 @@ _POINTS_A_BIN = 8
 
 MONOTONE = (
     "the cumulative distribution was first replaced by the nearest one that does not fall, because"
-    " some shares were negative"
+    " some proportions were negative"
 )
 
 
@@ -63,8 +63,8 @@ def quantile(
     within each bin, is within its own errors of the level.
 
     With s the standard error of F at the quantile, the standard error is half the distance over
-    which such an F crosses from level - s to level + s. If negative shares make F fall, the value
-    is that of the nearest F that does not, and `notes` says so.
+    which such an F crosses from level - s to level + s. If negative proportions make F fall, the
+    value is that of the nearest F that does not, and `notes` says so.
     """
     check_range("level", level, above=0, below=1)
     listed = edges is None and (scores is not None or _whole_labels(subject, axis))

@@ -1,4 +1,4 @@
-"""One number derived from estimated shares, with its standard error."""
+"""One number derived from estimated proportions, with its standard error."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ statistic by the cells, the variance is g' Cov g (Wang, Wu and Hu 2016, section 
 that of the estimated table, finite population included. It includes both the coins and the
 sampling.
 
-Estimated shares may lie below 0, where an entropy has no meaning. Such a table is first projected
-onto the simplex, and `notes` says so. The projection sets some cells to 0 and moves the others by
-one constant, so it is linear around the estimate and the gradient goes through it; but it is
-biased, so no interval is given.
+Estimated proportions may lie below 0, where an entropy has no meaning. Such a table is first
+projected onto the simplex, and `notes` says so. The projection sets some cells to 0 and moves the
+others by one constant, so it is linear around the estimate and the gradient goes through it; but it
+is biased, so no interval is given.
 
 Where "value ± standard errors" would not cover, the interval has its own law
 (:mod:`deniable.estimation.interval_laws`): the measures of dependence near independence, and
@@ -77,12 +77,12 @@ __all__ = [
 _Floats = NDArray[np.float64]
 
 
-# --- shares
+# --- proportions
 
 
 @of_unbiased
 def proportion(subject: Subject, event: Any) -> Statistic:
-    """The share of people for whom `event` holds.
+    """The proportion of people for whom `event` holds.
 
     An event is a label of a table with one axis, or a mapping from axes to a label or a list of
     labels.
@@ -91,27 +91,30 @@ def proportion(subject: Subject, event: Any) -> Statistic:
     >>> survey = DirectEncoding(["never", "once", "often"], epsilon=2.0)
     >>> answers = survey.estimate(["never"] * 600 + ["once"] * 250 + ["often"] * 150)
     >>> print(proportion(answers, {"value": ["once", "often"]}))
-    share of value = once or often: 0.2748, 0.2301 to 0.3194 (95 %, from 1,000 reports)
+    proportion of value = once or often: 0.2748, 0.2301 to 0.3194 (95 %, from 1,000 reports)
     """
     table = whole_table(subject)
     weights, name = _event(table, event)
     return delta_statistic(
-        table, float((weights * table.proportions).sum()), weights, f"share of {name}"
+        table, float((weights * table.proportions).sum()), weights, f"proportion of {name}"
     )
 
 
 @of_unbiased
 def difference(subject: Subject, first: Any, second: Any) -> Statistic:
-    """The share of the first event minus that of the second; events as for :func:`proportion`."""
+    """The proportion of the first event minus that of the second; events as for
+    :func:`proportion`."""
     table = whole_table(subject)
     (plus, one), (minus, other) = _event(table, first), _event(table, second)
     value = float(((plus - minus) * table.proportions).sum())
-    return delta_statistic(table, value, plus - minus, f"share of {one} less share of {other}")
+    return delta_statistic(
+        table, value, plus - minus, f"proportion of {one} less proportion of {other}"
+    )
 
 
 @of_unbiased
 def ratio(subject: Subject, first: Any, second: Any) -> Statistic:
-    """The share of the first event over that of the second; events as for :func:`proportion`.
+    """The proportion of the first event over that of the second; events as for :func:`proportion`.
 
     With A/B: gradient (w_A - (A/B) w_B)/B.
     """
@@ -119,10 +122,15 @@ def ratio(subject: Subject, first: Any, second: Any) -> Statistic:
     (above, one), (below, other) = _event(table, first), _event(table, second)
     base = float((below * table.proportions).sum())
     if base <= 0:
-        raise ParameterError(f"estimated share of {other}", base, "must be positive to divide by")
+        raise ParameterError(
+            f"estimated proportion of {other}", base, "must be positive to divide by"
+        )
     value = float((above * table.proportions).sum()) / base
     return delta_statistic(
-        table, value, (above - value * below) / base, f"share of {one} over share of {other}"
+        table,
+        value,
+        (above - value * below) / base,
+        f"proportion of {one} over proportion of {other}",
     )
 
 
@@ -144,10 +152,10 @@ def entropy(subject: Subject, axes: Axes | None = None, base: float = 2) -> Stat
     entropy of value: 0.6544, 0.5887 to 0.7149 (at least 95 %, from 1,000 reports)
     """
     table = marginal_table(subject, axes)
-    shares, back, notes = proper_proportions(table)
+    proportions, back, notes = proper_proportions(table)
     unit = math.log(check_base(base))
-    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0) / unit
-    value = -float((shares * logs).sum())
+    logs = np.log(proportions, out=np.zeros_like(proportions), where=proportions > 0) / unit
+    value = -float((proportions * logs).sum())
     found = delta_statistic(
         table, value, back(-(logs + 1 / unit)), f"entropy of {', '.join(table.axes)}", notes
     )
@@ -161,10 +169,10 @@ def _entropy_law(table: Table, found: Statistic, unit: float) -> ShortfallLaw | 
     if covariance is None:
         return None
     largest = math.log(table.proportions.size)
-    # A share that may be 0 would let chance seem to add any amount: it is taken to be at least its
-    # standard error.
-    shares = np.maximum(table.proportions, table.stderr).reshape(-1)
-    spread = covariance / np.sqrt(np.outer(shares, shares))
+    # A proportion that may be 0 would let chance seem to add any amount: it is taken to be at least
+    # its standard error.
+    proportions = np.maximum(table.proportions, table.stderr).reshape(-1)
+    spread = covariance / np.sqrt(np.outer(proportions, proportions))
     length = max(2 * (largest - found.value * unit), 0.0)
     traces = float(np.trace(spread)), float((spread**2).sum())
     law = quadratic_law(traces, length, (2 * unit * found.stderr) ** 2, 1 / (2 * unit), root=False)
@@ -190,12 +198,16 @@ def variance(
     """Variance of an attribute's scores over the population, E x^2 - (E x)^2; gradient (x - E
     x)^2."""
     table, values = scored_table(subject, axis, scores)
-    shares, back, notes = proper_proportions(
+    proportions, back, notes = proper_proportions(
         table, always=False, bad=lambda p: score_variance(values, p) < 0
     )
-    centred = (values - values @ shares) ** 2
+    centred = (values - values @ proportions) ** 2
     return delta_statistic(
-        table, score_variance(values, shares), back(centred), f"variance of {table.axes[0]}", notes
+        table,
+        score_variance(values, proportions),
+        back(centred),
+        f"variance of {table.axes[0]}",
+        notes,
     )
 
 
@@ -222,14 +234,14 @@ def correlation(
     def degenerate(p: _Floats) -> bool:
         return score_variance(x, p.sum(axis=1)) <= 0 or score_variance(y, p.sum(axis=0)) <= 0
 
-    shares, back, notes = proper_proportions(table, always=False, bad=degenerate)
-    if degenerate(shares):
+    proportions, back, notes = proper_proportions(table, always=False, bad=degenerate)
+    if degenerate(proportions):
         raise ParameterError(
             "variance", 0.0, message=f"a correlation of {pair} needs a positive variance of both"
         )
-    z = (x - x @ shares.sum(axis=1)) / math.sqrt(score_variance(x, shares.sum(axis=1)))
-    w = (y - y @ shares.sum(axis=0)) / math.sqrt(score_variance(y, shares.sum(axis=0)))
-    value = float(z @ shares @ w)
+    z = (x - x @ proportions.sum(axis=1)) / math.sqrt(score_variance(x, proportions.sum(axis=1)))
+    w = (y - y @ proportions.sum(axis=0)) / math.sqrt(score_variance(y, proportions.sum(axis=0)))
+    value = float(z @ proportions @ w)
     gradient = np.outer(z, w) - value * (z[:, None] ** 2 + w[None, :] ** 2) / 2
     return delta_statistic(table, value, back(gradient), f"correlation of {pair}", notes)
 
@@ -241,7 +253,8 @@ def correlation(
 def derived(
     subject: Subject, function: Callable[[_Floats], float], name: str, step: float = 1e-6
 ) -> Statistic:
-    """Any smooth function of the tensor of shares, with its gradient taken by central differences.
+    """Any smooth function of the tensor of proportions, with its gradient taken by central
+    differences.
 
     >>> from deniable import DirectEncoding
     >>> coin = DirectEncoding(2, epsilon=3.0).estimate([0] * 400 + [1] * 600)
@@ -250,13 +263,13 @@ def derived(
     True
     """
     table = whole_table(subject)
-    shares = table.proportions
-    gradient = np.empty_like(shares)
-    for at in np.ndindex(*shares.shape):
-        moved = np.zeros_like(shares)
+    proportions = table.proportions
+    gradient = np.empty_like(proportions)
+    for at in np.ndindex(*proportions.shape):
+        moved = np.zeros_like(proportions)
         moved[at] = step
-        gradient[at] = (function(shares + moved) - function(shares - moved)) / (2 * step)
-    return delta_statistic(table, float(function(shares)), gradient, name)
+        gradient[at] = (function(proportions + moved) - function(proportions - moved)) / (2 * step)
+    return delta_statistic(table, float(function(proportions)), gradient, name)
 
 
 def _event(table: Table, event: Any) -> tuple[_Floats, str]:

@@ -1,4 +1,4 @@
-"""Tables of several attributes: joint shares with honest error bars, and tables derived from
+"""Tables of several attributes: joint proportions with honest error bars, and tables derived from
 them."""
 
 from __future__ import annotations
@@ -19,19 +19,16 @@ from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables.cell_errors import (
     LARGEST_STATED,
     CellErrors,
+    TableFields,
     conditioned,
     dense_errors,
     reshaped,
     selected,
 )
 from deniable.estimation.tables.statistic import normal_reach
-from deniable.estimation.tables.table_text import (
-    TableFields,
-    few_answers,
-    table_display,
-    table_text,
-)
+from deniable.estimation.tables.table_text import few_answers, table_display, table_text
 from deniable.estimation.unbias import without_negative_eigenvalues
+from deniable.renames import reads_old_names
 from deniable.results import Result, encode, fields_of
 
 __all__ = ["Table"]
@@ -41,12 +38,13 @@ _ROUGH = 3
 """How many standard errors above 0 a divisor should be."""
 
 
+@reads_old_names
 @dataclass(frozen=True, eq=False)
 class Table(Result):
-    """Estimated shares of the population, one per combination of labels, with the covariance of
-    their errors.
+    """Estimated proportions of the population, one per combination of labels, with the covariance
+    of their errors.
 
-    The shares are unbiased and sum to 1, so some may be below 0. Every table made from another
+    The proportions are unbiased and sum to 1, so some may be below 0. Every table made from another
     (marginal, conditional, slice) keeps the exact covariance of its cells, by the delta method
     where it divides.
     """
@@ -69,7 +67,7 @@ class Table(Result):
     except with `sampled_delta`."""
     sampled_delta: float | None = None
     sampled_crowd: int | None = None
-    share: float = 1.0
+    proportion: float = 1.0
     """The proportion of the population that the table describes: less than 1 after `given`."""
     window: tuple[Any, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -114,7 +112,7 @@ class Table(Result):
 
     @property
     def proportions(self) -> _Floats:
-        """The estimated shares, one axis per attribute."""
+        """The estimated proportions, one axis per attribute."""
         return self.spread.proportions
 
     @property
@@ -162,8 +160,8 @@ class Table(Result):
         return self.spread.covariance(rows, self.population)
 
     def interval(self, confidence: float = 0.95) -> _Floats:
-        """For each cell low and high, along a last axis: the pair covers the true share with the
-        given probability."""
+        """For each cell low and high, along a last axis: the pair covers the true proportion with
+        the given probability."""
         reach = normal_reach(confidence) * self.stderr
         return np.stack([self.proportions - reach, self.proportions + reach], axis=-1)
 
@@ -182,8 +180,8 @@ class Table(Result):
         )
 
     def select(self, **labels: Hashable) -> Table:
-        """The slice where the named axes have the given labels: shares of the whole population,
-        which sum to the slice's share."""
+        """The slice where the named axes have the given labels: proportions of the whole
+        population, which sum to the slice's proportion."""
         place: list[int | slice] = [slice(None)] * len(self.axes)
         for axis, label in labels.items():
             (at,) = self._places((axis,))
@@ -207,7 +205,7 @@ class Table(Result):
         combination of the former.
 
         Standard errors by the delta method: d(pi/S) = (dpi - (pi/S) dS)/S, with S the estimated
-        share of the condition.
+        proportion of the condition.
         """
         of, given = _names(of), _names(given)
         table = self.marginal(*given, *of)
@@ -218,7 +216,7 @@ class Table(Result):
             notes=(
                 *self.notes,
                 *_doubts(conditions),
-                *few_answers(self.n * self.share / table.proportions.size),
+                *few_answers(self.n * self.proportion / table.proportions.size),
             ),
         )
 
@@ -246,20 +244,21 @@ class Table(Result):
         if not others:
             raise ParameterError("labels", labels, "must leave at least one axis")
         at = tuple(self.position(axis, label) for axis, label in labels.items())
-        share = float(self.marginal(*condition).proportions[at])
-        if share <= 0:
+        proportion = float(self.marginal(*condition).proportions[at])
+        if proportion <= 0:
             raise ParameterError(
-                "share",
-                share,
+                "proportion",
+                proportion,
                 message=(
-                    f"the proportion of {_event(labels)} is {share!r}; only a positive one can be a"
+                    f"the proportion of {_event(labels)} is {proportion!r}; only a positive one can"
+                    " be a"
                     " condition"
                 ),
             )
         rows = self.conditional(others, condition).select(**labels)
         return replace(
             rows,
-            share=self.share * share,
+            proportion=self.proportion * proportion,
             notes=(*self.notes, f"among those with {_event(labels)}"),
         )
 
@@ -306,7 +305,7 @@ class Table(Result):
         )
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
-        """Ready for JSON: what :meth:`from_dict` reads, with shares, standard errors and an
+        """Ready for JSON: what :meth:`from_dict` reads, with proportions, standard errors and an
         interval as nested lists.
 
         A table is written with its counts, or with the covariances of up to 1024 cells; a larger
@@ -345,8 +344,8 @@ class Table(Result):
         return pd.DataFrame(columns, index=pd.MultiIndex.from_product(self.labels, names=self.axes))
 
     def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw two axes as a heat map, each cell with its share and interval; other numbers of axes
-        as shares with intervals.
+        """Draw two axes as a heat map, each cell with its proportion and interval; other numbers of
+        axes as proportions with intervals.
 
         Returns matplotlib's axes.
         """
@@ -365,7 +364,7 @@ class Table(Result):
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
         return (
-            f"<Table of {', '.join(self.axes)}: {size} shares from {self.n:,} reports,"
+            f"<Table of {', '.join(self.axes)}: {size} proportions from {self.n:,} reports,"
             f" {self.mechanism}>"
         )
 
@@ -379,20 +378,22 @@ def _event(labels: Mapping[str, Hashable]) -> str:
 
 
 def _doubts(conditions: Table) -> tuple[str, ...]:
-    """Notes on conditions whose estimated share is too small to divide by."""
+    """Notes on conditions whose estimated proportion is too small to divide by."""
     notes = []
-    for cell, share, stderr in zip(
+    for cell, proportion, stderr in zip(
         conditions.cells(),
         conditions.proportions.reshape(-1),
         conditions.stderr.reshape(-1),
         strict=True,
     ):
         event = _event(dict(zip(conditions.axes, cell, strict=True)))
-        if share <= 0:
-            notes.append(f"nothing is known given {event}: its estimated share is not positive")
-        elif share < _ROUGH * stderr:
+        if proportion <= 0:
             notes.append(
-                f"intervals are rough given {event}: its share is less than {_ROUGH} standard"
+                f"nothing is known given {event}: its estimated proportion is not positive"
+            )
+        elif proportion < _ROUGH * stderr:
+            notes.append(
+                f"intervals are rough given {event}: its proportion is less than {_ROUGH} standard"
                 " errors above 0"
             )
     return tuple(notes)

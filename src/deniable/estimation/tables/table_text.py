@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from deniable.estimation.estimate_text import sampled_text
 if TYPE_CHECKING:
     from deniable.estimation.tables.table import Table
 
-__all__ = ["TableFields", "closing_line", "few_answers", "table_display", "table_text"]
+__all__ = ["closing_line", "few_answers", "table_display", "table_text"]
 
 _Floats = NDArray[np.float64]
 _COLUMNS_SHOWN, _ROWS_SHOWN = 8, 24
@@ -26,27 +26,14 @@ _TOO_NARROW = "intervals cover somewhat less than 95 %: a cell has"
 """How the note begins of a table whose intervals are not claimed to cover 95 %."""
 
 
-class TableFields(TypedDict):
-    """What the document of a table has besides its fields: figures in lists within lists, one
-    level per axis."""
-
-    spread: dict[str, Any]
-    """The errors of the cells, as :class:`Table` reads them back."""
-    estimate: list[Any]
-    stderr: list[Any]
-    low: list[Any]
-    high: list[Any]
-    confidence: float
-
-
 def table_display(table: Table, confidence: float = 0.95) -> Display:
     """Rows, bars and notes of the table, for every form that shows one."""
     limits = table.interval(confidence).reshape(-1, 2)
-    shares, errors = table.proportions.reshape(-1), table.stderr.reshape(-1)
+    proportions, errors = table.proportions.reshape(-1), table.stderr.reshape(-1)
     rows: list[tuple[Any, ...]] = [
-        (*cell, float(share), float(error), float(low), float(high))
-        for cell, share, error, (low, high) in zip(
-            table.cells(), shares, errors, limits, strict=True
+        (*cell, float(proportion), float(error), float(low), float(high))
+        for cell, proportion, error, (low, high) in zip(
+            table.cells(), proportions, errors, limits, strict=True
         )
     ]
     bars = [
@@ -55,7 +42,7 @@ def table_display(table: Table, confidence: float = 0.95) -> Display:
     ]
     columns = (*table.axes, "estimate", "stderr", "low", "high")
     if len(table.axes) == 1 or table.shape[-1] > _COLUMNS_SHOWN:
-        texts = [(*table.axes, "share", f"{100 * confidence:g} % interval")]
+        texts = [(*table.axes, "proportion", f"{100 * confidence:g} % interval")]
         texts += [
             (
                 *map(str, r[:-4]),
@@ -74,7 +61,7 @@ def table_display(table: Table, confidence: float = 0.95) -> Display:
             ]
             texts.append((*map(str, rows[start][: len(table.axes) - 1]), *cells))
     return Display(
-        columns, rows, (closing_line(table), *table.notes), bars, "share (%)", texts=texts
+        columns, rows, (closing_line(table), *table.notes), bars, "proportion (%)", texts=texts
     )
 
 
@@ -88,10 +75,10 @@ def table_text(table: Table) -> str:
         and table.shape[0] * table.shape[1] <= 2 * _ROWS_SHOWN
     ):
         rows = []
-        for label, shares, limits in zip(
+        for label, proportions, limits in zip(
             table.labels[0], table.proportions, table.interval(), strict=True
         ):
-            grid = _grid(table.axes[1:], table.labels[1:], shares, limits)
+            grid = _grid(table.axes[1:], table.labels[1:], proportions, limits)
             rows += [f"{table.axes[0]} = {label}", *(f"  {line}" for line in grid)]
     else:
         *rows, _ = str(replace(table, notes=()).estimate()).splitlines()
@@ -120,10 +107,10 @@ def _grid(
     heads = [str(label) for label in labels[1]]
     cells = [
         [
-            f"{100 * share:.2f} ({limits_text(ends, factor=100)})"
-            for share, ends in zip(shares, row, strict=True)
+            f"{100 * proportion:.2f} ({limits_text(ends, factor=100)})"
+            for proportion, ends in zip(cells, row, strict=True)
         ]
-        for shares, row in zip(proportions, limits, strict=True)
+        for cells, row in zip(proportions, limits, strict=True)
     ]
     sides = [str(label) for label in labels[0]]
     first = max(text_width(text) for text in [axes[0], *sides])

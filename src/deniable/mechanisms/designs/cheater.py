@@ -35,7 +35,7 @@ class _Cheaters(TwoGroupDesign):
     def classes(self) -> tuple[str, ...]:
         return _CLASSES
 
-    def class_shares(self, *values: float) -> NDArray[np.float64]:
+    def class_proportions(self, *values: float) -> NDArray[np.float64]:
         pi, beta = values
         return np.array([pi, beta, 1 - pi - beta])
 

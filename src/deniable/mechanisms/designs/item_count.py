@@ -282,6 +282,6 @@ def _degrees(variances: Sequence[float], sizes: Sequence[int]) -> float:
 def _mean(counts: _Floats) -> tuple[float, float]:
     """The mean count, and the variance of one person's."""
     y = np.arange(counts.size)
-    share = counts / counts.sum()
-    mean = float(y @ share)
-    return mean, float(((y - mean) ** 2) @ share)
+    proportion = counts / counts.sum()
+    mean = float(y @ proportion)
+    return mean, float(((y - mean) ** 2) @ proportion)

@@ -68,7 +68,7 @@ class StochasticLieDetector(TwoGroupDesign):
         p, one, zero = (self.p1, self.p2)[index], Fraction(1), Fraction(0)
         return ((zero, one), (one, zero), (p, 1 - p))
 
-    def class_shares(self, *values: float) -> NDArray[np.float64]:
+    def class_proportions(self, *values: float) -> NDArray[np.float64]:
         pi, t = values
         return np.array([pi * t, pi * (1 - t), 1 - pi])
 

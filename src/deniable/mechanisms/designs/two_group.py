@@ -89,7 +89,7 @@ class TwoGroupDesign(ABC):
         """One row per class: P(no), P(yes) in one sample."""
 
     @abstractmethod
-    def class_shares(self, *values: float) -> _Floats:
+    def class_proportions(self, *values: float) -> _Floats:
         """The proportions of the classes, from the values of the first two parameters."""
 
     @abstractmethod
@@ -116,8 +116,8 @@ class TwoGroupDesign(ABC):
     def rates(self, *values: float) -> _Floats:
         """The expected proportions of yes in both samples, from the values of the first two
         parameters."""
-        shares = self.class_shares(*values)
-        return np.array([float(self.channel(index)[1] @ shares) for index in (0, 1)])
+        proportions = self.class_proportions(*values)
+        return np.array([float(self.channel(index)[1] @ proportions) for index in (0, 1)])
 
     # --- estimating
 

@@ -121,7 +121,7 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
         p, one, zero = (self.p1, self.p2)[index], Fraction(1), Fraction(0)
         return ((one, zero), (p, 1 - p), (1 - p, p), (zero, one))
 
-    def class_shares(self, *values: float) -> NDArray[np.float64]:
+    def class_proportions(self, *values: float) -> NDArray[np.float64]:
         pi, u = values
         return np.array([(1 - pi) * (1 - u), (1 - pi) * u, pi * (1 - u), pi * u])
 
@@ -138,12 +138,12 @@ class UnrelatedQuestionUnknown(TwoGroupDesign):
 
     def epsilon_at(self, u: float) -> float:
         """The loss if the unrelated question has the prevalence `u`."""
-        share = chance("u", min(max(u, 0.0), 1.0), edges=True)
+        proportion = chance("u", min(max(u, 0.0), 1.0), edges=True)
         return max(
             exact_loss(
                 [
-                    [1 - (1 - p) * share, (1 - p) * share],
-                    [(1 - p) * (1 - share), p + (1 - p) * share],
+                    [1 - (1 - p) * proportion, (1 - p) * proportion],
+                    [(1 - p) * (1 - proportion), p + (1 - p) * proportion],
                 ]
             )
             for p in (self.p1, self.p2)

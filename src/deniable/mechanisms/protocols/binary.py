@@ -122,7 +122,7 @@ class BinaryResponse(ValueReports):
 
 def _most_truthful(epsilon: float, q: float) -> float:
     growth = exact.exp(check_epsilon(epsilon)) - 1
-    share = Fraction(exact.nearest(check_probability("q", q)), ONE)
+    proportion = Fraction(exact.nearest(check_probability("q", q)), ONE)
     # p/b and p/(1 - a) may each grow to e^epsilon - 1.
-    rarer = min(share, 1 - share)
+    rarer = min(proportion, 1 - proportion)
     return exact.double_down(exact.down(growth * rarer / (1 + growth * rarer)))

@@ -26,8 +26,8 @@ _NARROWER = Fraction(7, 10)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistanceSensitive(MatrixMechanism):
-    """Shares of k ordered values, where mistaking a value for its neighbour matters less than for a
-    distant one.
+    """Proportions of k ordered values, where mistaking a value for its neighbour matters less than
+    for a distant one.
 
     `kernel="thesis"` is the protocol of Galanis 2021, 4.6.5 and 4.6.6. With theta = floor((sqrt(4
     e^epsilon + 1) - 1)/2), the true value has probability alpha = theta(theta + 1)/(3 theta^2 -

@@ -101,7 +101,7 @@ class HadamardResponse(IndexReports, PureMechanism):
         scale = 1 / (2 * self._pair.a - 1)
         means: NDArray[np.float64] = walsh_hadamard(counts) * np.float64(scale / n)
         proportions = means[1 : k + 1].copy()
-        # no share exceeds 1, but an estimate can
+        # no proportion exceeds 1, but an estimate can
         variance = (scale**2 - np.minimum(proportions**2, 1)) / max(n - 1, 1)
         covariance = None
         if k <= solving.largest_covariance():

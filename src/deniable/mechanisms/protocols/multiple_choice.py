@@ -25,21 +25,22 @@ from deniable.randomness import ONE, Source, source_or_system
 __all__ = ["MultipleChoice"]
 
 _MOST_PAIRED = 64
-"""The most labels for which a tally counts pairs, which give the covariance of their shares."""
-_NOTE = "a person may choose several labels, or none: the shares need not sum to 100 %"
+"""The most labels for which a tally counts pairs, which give the covariance of their
+proportions."""
+_NOTE = "a person may choose several labels, or none: the proportions need not sum to 100 %"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultipleChoice(UnaryReports):
-    """The share of people who chose each of the labels (`values`), if one may choose up to `most`
-    of them (all), or none.
+    """The proportion of people who chose each of the labels (`values`), if one may choose up to
+    `most` of them (all), or none.
 
     A report is one bit per label: whether it was chosen, flipped with probability b =
     1/(e^(epsilon/m) + 1). Two answers with at most c = `most` labels each differ in up to m =
     min(2c, k) of the k bits, and each bit that differs loses epsilon/m: so epsilon is the loss of
     the whole answer. Ones and zeros are kept equally often, because a label that half of the people
-    choose is as common here as a rare one. Variance of a share f: b(1 - b)/((1 - 2b)^2 n) + f(1 -
-    f)/n.
+    choose is as common here as a rare one. Variance of a proportion f: b(1 - b)/((1 - 2b)^2 n) +
+    f(1 - f)/n.
 
     Set `most` only if the questionnaire itself allows no more: an answer with more labels is
     refused.
@@ -52,7 +53,7 @@ class MultipleChoice(UnaryReports):
     radio    30.31 %   23.80 to 36.97
     web      88.30 %   81.89 to 94.42
     1,000 reports; epsilon 3 per report; intervals cover 95 %
-    a person may choose several labels, or none: the shares need not sum to 100 %
+    a person may choose several labels, or none: the proportions need not sum to 100 %
     """
 
     values: Any
@@ -192,7 +193,7 @@ class MultipleChoice(UnaryReports):
 
     def estimate(self, reports: Any, population: int | None = None) -> solving.Estimate:
         """What reports (or a tally, or several of either in a list) say about the population: a
-        share of it for every label."""
+        proportion of it for every label."""
         tally = self.gather(reports)
         n = require_reports(tally.n)
         population = solving.check_population(population, n)

@@ -214,8 +214,8 @@ class RandomProjection(IndexReports):
             proportions = self._inverse @ proportions
             second, spread = self._inverse, np.diagonal(self._inverse)
         each = max(n - 1, 1)
-        # No share exceeds 1, but the estimate from a few reports can, by so much that the variance
-        # would be negative.
+        # No proportion exceeds 1, but the estimate from a few reports can, by so much that the
+        # variance would be negative.
         variance = (scale**2 * spread - np.minimum(proportions**2, 1)) / each
         covariance = None
         if second is not None and proportions.size <= solving.largest_covariance():

@@ -233,8 +233,8 @@ class Rappor(MemoizedMechanism):
         return counts.reshape(-1)
 
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
-        """For each cohort and bit, the unbiased share of senders whose true filter has it; NaN if a
-        cohort has no reports."""
+        """For each cohort and bit, the unbiased proportion of senders whose true filter has it; NaN
+        if a cohort has no reports."""
         a, b = self.channel()
         table = counts.reshape(self.cohorts, -1)
         size = table[:, :1].astype(np.float64)
@@ -252,17 +252,17 @@ class Rappor(MemoizedMechanism):
         significance: float = 0.05,
         correction: str = "bonferroni",
     ) -> solving.CandidateEstimate:
-        """The share of each candidate text, and which candidates were detected.
+        """The proportion of each candidate text, and which candidates were detected.
 
-        The shares are unbiased if all texts sent are candidates. If some are not, their bits fall
-        on those of the candidates by chance: the shares are then unbiased on average over the hash,
-        and `misfit`, the error bars and the p-values say how far off they can be by chance.
-        `others` is the remaining share.
+        The proportions are unbiased if all texts sent are candidates. If some are not, their bits
+        fall on those of the candidates by chance: the proportions are then unbiased on average over
+        the hash, and `misfit`, the error bars and the p-values say how far off they can be by
+        chance. `others` is the remaining proportion.
 
         `correction` accounts for the number of candidates: with "bonferroni" or "holm" the
         probability of any false detection is at most `significance`; with "fdr" (Benjamini and
-        Hochberg) that is the expected share of false detections. A detection needs a dozen or so
-        bits over all cohorts: with fewer, a candidate cannot be distinguished from another text
+        Hochberg) that is the expected proportion of false detections. A detection needs a dozen or
+        so bits over all cohorts: with fewer, a candidate cannot be distinguished from another text
         with the same bits.
         """
         texts = _candidates(candidates)
@@ -277,11 +277,11 @@ class Rappor(MemoizedMechanism):
             )
             raise ParameterError("reports", f"{n:,} reports", rule)
         population = solving.check_population(population, n)
-        shares = self.solve(tally.counts, n)[0].reshape(self.cohorts, self.bits)
+        filters = self.solve(tally.counts, n)[0].reshape(self.cohorts, self.bits)
         sizes = tally.counts.reshape(self.cohorts, -1)[:, 0]
-        found = solving.decode(shares, sizes, self._positions_of(texts), *self.channel())
+        found = solving.decode(filters, sizes, self._positions_of(texts), *self.channel())
         proportions, variance, covariance = solving.finite(
-            (found.shares, np.diagonal(found.covariance), found.covariance), population
+            (found.proportions, np.diagonal(found.covariance), found.covariance), population
         )
         spread = 0.0 if covariance is None else max(float(covariance.sum()), 0.0)
         others = 1 - float(proportions.sum()), math.sqrt(spread)

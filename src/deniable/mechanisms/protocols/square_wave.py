@@ -33,8 +33,8 @@ _MOST_LOOKED_AT = 100_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SquareWave(MatrixMechanism):
-    """The distribution of a number in [`low`, `high`], as shares of `bins` equal bins (Li et al.,
-    SIGMOD 2020).
+    """The distribution of a number in [`low`, `high`], as proportions of `bins` equal bins (Li et
+    al., SIGMOD 2020).
 
     A value is put into its bin, and a place is reported: one of the 2b + 1 nearest with probability
     p each, one of the others with p / e^epsilon. The wave's half-width is b = floor(bins *

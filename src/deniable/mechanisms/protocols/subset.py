@@ -129,9 +129,9 @@ class SubsetSelection(PureMechanism):
         neither = (a * (w - 1) * (w - 2) + (1 - a) * w * (w - 1)) / ((k - 1) * max(k - 2, 1))
         rate = solving.support_rates(counts / n, a, b)
         rate *= w / rate.sum()
-        shares = (rate - b) / (a - b)
+        raw = (rate - b) / (a - b)
         variance = rate * (1 - rate) / ((a - b) ** 2 * max(n - 1, 1))
-        both = neither + (one - neither) * np.add.outer(shares, shares)
+        both = neither + (one - neither) * np.add.outer(raw, raw)
         covariance = (both - np.outer(rate, rate)) / ((a - b) ** 2 * max(n - 1, 1))
         np.fill_diagonal(covariance, variance)
         return proportions, variance, covariance

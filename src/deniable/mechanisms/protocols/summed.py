@@ -47,10 +47,11 @@ class SummedHistogram(Mechanism):
     e^(epsilon/2); two entries change with the answer, so `epsilon` is twice an entry's loss,
     exactly.
 
-    The estimate of a share f is (mean level - mu_0)/(mu_1 - mu_0), with the exact mean levels of an
-    entry 0 and an entry 1: unbiased. Its variance is that of the continuous noise, 8/(n epsilon^2)
-    + f (1 - f)/n, with its first term off by at most 0.13 % for 256 levels: :class:`OptimizedUnary`
-    needs an eighth of the bytes and has less variance for rare values at every epsilon.
+    The estimate of a proportion f is (mean level - mu_0)/(mu_1 - mu_0), with the exact mean levels
+    of an entry 0 and an entry 1: unbiased. Its variance is that of the continuous noise, 8/(n
+    epsilon^2) + f (1 - f)/n, with its first term off by at most 0.13 % for 256 levels:
+    :class:`OptimizedUnary` needs an eighth of the bytes and has less variance for rare values at
+    every epsilon.
 
     >>> histogram = SummedHistogram(["a", "b", "c"], 1.0)
     >>> round(histogram.epsilon, 9)
@@ -84,7 +85,7 @@ class SummedHistogram(Mechanism):
         )
 
     noise_variance: ClassVar[float]
-    """What the noise adds to the variance of a share, times n."""
+    """What the noise adds to the variance of a proportion, times n."""
     _laws: ClassVar[tuple[Categorical, Categorical]]
     _moments: ClassVar[tuple[float, float, float]]
 
@@ -137,10 +138,10 @@ class SummedHistogram(Mechanism):
     def solve(self, counts: NDArray[np.int64], n: int) -> solving.Moments:
         return solving.affine_moments(counts, n, *self._moments)
 
-    def _infinite_errors(self, n: int, shares: Any) -> NDArray[np.float64]:
+    def _infinite_errors(self, n: int, proportions: Any) -> NDArray[np.float64]:
         """For each label, the root of (noise + f (1 - f))/n: an entry's noise does not depend on
         its value."""
-        true = np.asarray(shares, dtype=np.float64)
+        true = np.asarray(proportions, dtype=np.float64)
         low, high, variance = self._moments
         return np.asarray(
             np.sqrt((variance / (high - low) ** 2 + true * (1 - true)) / n), dtype=np.float64

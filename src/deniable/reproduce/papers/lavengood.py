@@ -51,8 +51,8 @@ def _table_6_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcome
                     size,
                     cv,
                     printed,
-                    100 * found.smallest_share,
-                    100 * best.smallest_share,
+                    100 * found.smallest_proportion,
+                    100 * best.smallest_proportion,
                     found.sampling,
                     found.p,
                     found.q,
@@ -62,7 +62,7 @@ def _table_6_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcome
                 Compared(
                     f"N = {size:,}, CV {100 * cv:g} %, in %",
                     printed,
-                    100 * found.smallest_share,
+                    100 * found.smallest_proportion,
                     0.0051,
                     _BETTER_NOTE,
                 )
@@ -110,7 +110,7 @@ def _figure_6_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcom
                     found.sampling,
                     found.p,
                     found.q,
-                    100 * found.smallest_share,
+                    100 * found.smallest_proportion,
                     zero,
                     math.log1p(math.exp(zero)),
                 )
@@ -169,9 +169,9 @@ def _figure_6_2(settings: SimpleNamespace, context: Context) -> ExperimentOutcom
     rows = []
     for place, size in enumerate(settings.sizes):
         found = lavengood_grid(settings.epsilon, size, 0.05)
-        naive = 100 * cv(found.smallest_share, size, 0.5, 0.5, 0.5)
-        optimised = 100 * cv(found.smallest_share, size, found.sampling, found.p, found.q)
-        rows.append((size, 100 * found.smallest_share, optimised, naive))
+        naive = 100 * cv(found.smallest_proportion, size, 0.5, 0.5, 0.5)
+        optimised = 100 * cv(found.smallest_proportion, size, found.sampling, found.p, found.q)
+        rows.append((size, 100 * found.smallest_proportion, optimised, naive))
         context.done((place + 1) / len(settings.sizes))
     findings = (
         Compared("largest CV with s = p = q = 0.5, in %", 5.6, max(row[3] for row in rows), 0.05),

@@ -65,7 +65,9 @@ def ask(
             look(response)
             return read(response, most_bytes, seconds)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        raise ResponseError(0, *_why(error)) from None
+        # a request is written once its connection, TLS included, has been made
+        unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        raise ResponseError(0, *_why(error), unsent=unsent) from None
     except UnicodeError:
         detail = "cannot be reached: its address or the token holds a character it must not"
         raise ResponseError(0, "unreachable", detail) from None

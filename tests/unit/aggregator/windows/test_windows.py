@@ -465,9 +465,9 @@ def test_a_window_says_so_when_more_answers_were_malformed_than_its_error_covers
     assert Window.from_dict(window.to_dict()) == window
 
 
-@pytest.mark.parametrize(("n_orphaned", "noted"), [(10, False), (200, True)])
-def test_a_window_notes_that_more_answers_lack_a_share_than_its_error_covers(
-    n_orphaned: int, noted: bool
+@pytest.mark.parametrize(("n_orphaned", "condition"), [(10, "complete"), (200, "incomplete")])
+def test_a_window_is_incomplete_if_more_answers_lack_a_share_than_its_error_covers(
+    n_orphaned: int, condition: str
 ) -> None:
     """A proxy that was away for longer than its grace refuses shares, and marks their epochs all
     the same."""
@@ -485,10 +485,13 @@ def test_a_window_notes_that_more_answers_lack_a_share_than_its_error_covers(
     # the two figures lie on both sides of the half-width
     assert 10 / 1010 < window.error < 200 / 1200
     expected = "17 % of the shares of https://one.example have no counterpart at another proxy"
-    assert any(note.startswith(expected) for note in window.estimate.notes) == noted
+    assert window.condition == condition
+    noted = any(note.startswith(expected) for note in window.estimate.notes)
+    assert noted == (condition == "incomplete")
     closed = assemble(
         [query], 0, {key: pane(query, [1, 2] * 500)}, ("https://two.example",), accounts
     )
+    assert closed.condition == "proxy down"
     assert closed.estimate is not None
     assert not any("counterpart" in note for note in closed.estimate.notes), (
         "what says 'proxy down' has said it"
@@ -517,19 +520,21 @@ def test_shares_that_were_changed_on_their_way_make_a_window_malformed_if_they_a
 def test_the_documented_conditions_are_those_that_windows_have() -> None:
     query = minute_query(minimum_cohort=50)
 
-    def condition(n: int, missing: tuple[str, ...] = (), malformed: int = 0) -> str:
+    def condition(n: int, missing: tuple[str, ...], malformed: int, orphaned: int) -> str:
         panes = {PaneKey(query.id, query.serial, 0, 0): pane(query, [1] * n)}
-        accounts = {"proxies": {"https://one.example": {"counted": n, "malformed": malformed}}}
+        account = {"counted": n, "malformed": malformed, "orphaned": orphaned}
+        accounts = {"proxies": {"https://one.example": account}}
         return assemble([query], 0, panes, missing, accounts).condition
 
     down = tuple(query.proxies[:1])
     shown = {
-        condition(n, missing, malformed)
+        condition(n, missing, malformed, orphaned)
         for n in (1, 100)
         for missing in ((), down)
         for malformed in (0, 100)
+        for orphaned in (0, 100)
     }
-    assert shown == {"complete", "withheld", "proxy down", "malformed"}
+    assert shown == {"complete", "withheld", "proxy down", "malformed", "incomplete"}
     assert set(get_args(SERVED_WINDOW.fields["condition"].kind)) == shown
     page = (Path(__file__).parents[4] / "docs" / "aggregator.md").read_text()
     rows = page.partition("| condition | meaning |")[2].partition("\n\n")[0].splitlines()[2:]

@@ -284,9 +284,9 @@ def test_what_holds_among_some_people_is_a_row_of_the_conditional() -> None:
     np.testing.assert_allclose(some.proportions, rows.proportions[1])
     np.testing.assert_allclose(some.stderr, rows.stderr[1])
     assert some.proportions.sum() == pytest.approx(1)
-    assert some.share == pytest.approx(table.marginal("b").proportions[1])
+    assert some.proportion == pytest.approx(table.marginal("b").proportions[1])
     assert statistics.chi_square(some).value == pytest.approx(
-        20_000 * some.share * statistics.phi_square(some).value
+        20_000 * some.proportion * statistics.phi_square(some).value
     )
     np.testing.assert_allclose(
         some.marginal("c").stderr, table.conditional("c", given="b").stderr[1]
@@ -304,7 +304,9 @@ def test_nothing_is_said_given_what_seems_not_to_happen() -> None:
     assert np.isnan(rows.proportions[2]).all()
     assert np.isnan(rows.stderr[2]).all()
     assert np.isfinite(rows.stderr[:2]).all()
-    assert rows.notes == ("nothing is known given now = c: its estimated share is not positive",)
+    assert rows.notes == (
+        "nothing is known given now = c: its estimated proportion is not positive",
+    )
     np.testing.assert_allclose(rows.select(now="a").stderr, rows.stderr[0])
     with pytest.raises(ParameterError, match="only a positive one can be a condition"):
         table.given(now="c")

@@ -181,8 +181,8 @@ def test_the_console_states_the_error_of_both_steps() -> None:
     """A drafted memoized query has the second step: a design that left it out would promise half of
     the ±."""
     asked: dict[str, Any] = {
-        "people": 20_000,
-        "share": 0.1,
+        "population": 20_000,
+        "proportion": 0.1,
         "buckets": 8,
         "every": "1 h",
         "epochs": 24,
@@ -200,4 +200,4 @@ def test_the_console_states_the_error_of_both_steps() -> None:
     refused = design_answer(DesignRequest(**wanted, memoize=True))
     assert not refused["feasible"]
     assert "randomizes the permanent answer once more" in refused["problem"]
-    assert refused["nearest"]["people"] > 3 * 20_000 / 1.2**2
+    assert refused["nearest"]["population"] > 3 * 20_000 / 1.2**2

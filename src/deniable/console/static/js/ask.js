@@ -13,14 +13,14 @@ import { store } from './store.js';
 
 /** @typedef {import('./design.js').Design} Design */
 /** @typedef {import('./types.js').DraftCheck} Check */
-/** @typedef {'margin'|'epsilon'|'people'} Open */
+/** @typedef {'margin'|'epsilon'|'population'} Open */
 
 /** @param {number} low @param {number} high */
 const log = (low, high) => ({
   to: (/** @type {number} */ v) => Math.round((1000 * Math.log(Math.min(high, Math.max(low, v)) / low)) / Math.log(high / low)),
   from: (/** @type {number} */ t) => low * (high / low) ** (t / 1000),
 });
-const SCALE = { margin: log(0.0005, 0.3), epsilon: log(0.2, 6), people: log(200, 5e6), share: log(0.001, 0.5) };
+const SCALE = { margin: log(0.0005, 0.3), epsilon: log(0.2, 6), population: log(200, 5e6), proportion: log(0.001, 0.5) };
 const DEBOUNCE = 80, TYPING = 250;
 const YEAR = 365 * 86_400_000;
 
@@ -28,14 +28,14 @@ const YEAR = 365 * 86_400_000;
 let signer = null;
 
 /** People in round numbers. @param {number} value */
-const people = (value) => (value < 1e4 ? Math.max(30, Math.round(value / 100) * 100) : Number(value.toPrecision(3)));
+const wholeCrowd = (value) => (value < 1e4 ? Math.max(30, Math.round(value / 100) * 100) : Number(value.toPrecision(3)));
 
 /** @param {HTMLElement} main @param {{state: URLSearchParams}} context */
 export function ask(main, { state }) {
   const session = current();
   const v = {
-    people: Number(state.get('people') ?? 20_000), epsilon: Number(state.get('epsilon') ?? Math.log(9)), share: Number(state.get('share') ?? 0.02),
-    margin: 0.01, gives: /** @type {'epsilon'|'people'} */ (state.get('gives') ?? 'epsilon'), open: /** @type {Open} */ ('margin'), picked: 4, price: 0,
+    population: Number(state.get('population') ?? 20_000), epsilon: Number(state.get('epsilon') ?? Math.log(9)), proportion: Number(state.get('proportion') ?? 0.02),
+    margin: 0.01, gives: /** @type {'epsilon'|'population'} */ (state.get('gives') ?? 'epsilon'), open: /** @type {Open} */ ('margin'), picked: 4, price: 0,
   };
   /** @type {Design|null} */ let design = null;
   /** @type {number[][]} */ let simulated = [];
@@ -54,7 +54,7 @@ export function ask(main, { state }) {
 
   const id = field('Name', 'trip-distance', 'query-name', plan), question = field('Question, in the words people will read', 'How long was your last trip, in miles?', 'question', worded);
   const analyst = field('Analyst', signer?.owner ?? session?.name ?? '', 'analyst', worded);
-  const every = field('Every', '7 d', 'every', plan), until = field('Until', new Date(Date.now() + YEAR).toISOString().slice(0, 10), 'until', plan), budget = field('Life budget', '20', 'budget', plan);
+  const every = field('Every', '7 d', 'every', plan), end = field('End', new Date(Date.now() + YEAR).toISOString().slice(0, 10), 'end', plan), budget = field('Life budget', '20', 'budget', plan);
   const sql = sqlEditor('SELECT distance\nFROM trips\nWHERE ended IS NOT NULL', worded);
   const buckets = bucketEditor('distance', ['[0,1)', '[1,2)', '[2,5)', '[5,10)', '[10,inf)'], [24, 31, 34, 9, 2], plan, (k) => { v.picked = k; drawPreview(); });
   const memoize = h('input', { type: 'checkbox', on: { change: plan } });
@@ -63,12 +63,12 @@ export function ask(main, { state }) {
   const lifeBudget = () => (budget.input.value.trim() === '' ? null : Number(budget.input.value));
 
   function request() {
-    const given = { people: Math.round(v.people), margin: v.margin, epsilon: v.epsilon };
+    const given = { population: Math.round(v.population), margin: v.margin, epsilon: v.epsilon };
     const { names, other, guesses } = buckets.read();
     return {
-      ...given, [v.open]: null, share: v.share, buckets: Math.max(2, names.length + Number(other)), complete: other,
+      ...given, [v.open]: null, proportion: v.proportion, buckets: Math.max(2, names.length + Number(other)), complete: other,
       guesses: other ? [...guesses, Math.max(0, 1 - guesses.reduce((a, b) => a + b, 0))] : guesses.length > 1 ? guesses : [...guesses, 0],
-      every: every.input.value, until: until.input.value, budget: lifeBudget(), memoize: memoize.checked, proxies: Math.max(2, session?.proxies.length ?? 2), price_per_gb: v.price,
+      every: every.input.value, end: end.input.value, budget: lifeBudget(), memoize: memoize.checked, proxies: Math.max(2, session?.proxies.length ?? 2), price_per_gb: v.price,
     };
   }
 
@@ -92,7 +92,7 @@ export function ask(main, { state }) {
       return;
     }
     if (!design) return;
-    if (design.people) v.people = design.people;
+    if (design.population) v.population = design.population;
     if (design.epsilon) v.epsilon = design.epsilon;
     if (design.margin) v.margin = design.margin;
     simulated = [];
@@ -125,8 +125,8 @@ export function ask(main, { state }) {
     const { column, names, other } = buckets.read();
     return {
       id: id.input.value.trim(), analyst: analyst.input.value.trim(), question: question.input.value, sql: sql.area.value, columns: [{ name: column, buckets: names, other }],
-      every: every.input.value, until: until.input.value, budget: lifeBudget(), error: design?.feasible ? Math.max(...design.reaches) : null, memoize: memoize.checked,
-      mechanism: design?.feasible ? design.mechanism : null, sampling: design?.sampling ?? 1, population: design?.feasible ? design.people : null,
+      every: every.input.value, end: end.input.value, budget: lifeBudget(), margin: design?.feasible ? Math.max(...design.reaches) : null, memoize: memoize.checked,
+      mechanism: design?.feasible ? design.mechanism : null, sampling: design?.sampling ?? 1, population: design?.feasible ? design.population : null,
       serial: (store.queries.get(id.input.value.trim())?.serial ?? 0) + 1,
     };
   }
@@ -149,7 +149,7 @@ export function ask(main, { state }) {
     drawActions();
   }
 
-  const DIALS = /** @type {const} */ (['margin', 'epsilon', 'people', 'share']);
+  const DIALS = /** @type {const} */ (['margin', 'epsilon', 'population', 'proportion']);
   /** @type {Record<string, {input: HTMLInputElement, out: HTMLElement, mark: HTMLElement, text: (v: number) => string}>} */
   const dials = {};
   function dial(/** @type {typeof DIALS[number]} */ name, /** @type {string} */ title, /** @type {string} */ hint, /** @type {(v: number) => string} */ text) {
@@ -161,10 +161,10 @@ export function ask(main, { state }) {
 
   /** @param {typeof DIALS[number]} name @param {number} value */
   function move(name, value) {
-    v[name] = name === 'people' ? people(value) : value;
+    v[name] = name === 'population' ? wholeCrowd(value) : value;
     v.open = name === 'margin' ? v.gives : 'margin';
     drawDials();
-    note({ people: Math.round(v.people), epsilon: v.epsilon.toFixed(4), share: v.share.toFixed(4), gives: v.gives });
+    note({ population: Math.round(v.population), epsilon: v.epsilon.toFixed(4), proportion: v.proportion.toFixed(4), gives: v.gives });
     plan();
   }
 
@@ -205,7 +205,7 @@ export function ask(main, { state }) {
     });
     drawDials();
     if (design.mechanism) {
-      const part = design.sampling < 1 ? `${pct(design.sampling, 0)} of ${int(design.people)} people` : `all of ${int(design.people)} people`;
+      const part = design.sampling < 1 ? `${pct(design.sampling, 0)} of ${int(design.population)} people` : `all of ${int(design.population)} people`;
       put(how, `${String(design.mechanism.name)}, `, h('b', null, int(design.reports)), ` answers expected: ${part}, ${design.report_bytes} byte${design.report_bytes === 1 ? '' : 's'} each`);
       drawPreview();
       costList(costs, design, v.price);
@@ -231,10 +231,10 @@ export function ask(main, { state }) {
     if (!design) return;
     say(outcome, 'Rehearsing on simulated people \u2026');
     try {
-      const told = await call('POST', '/v1/simulate', { ...request(), people: Math.round(v.people), epsilon: v.epsilon, margin: null });
+      const told = await call('POST', '/v1/simulate', { ...request(), population: Math.round(v.population), epsilon: v.epsilon, margin: null });
       simulated = told.estimates[0].map((/** @type {unknown} */ _, /** @type {number} */ k) => told.estimates.map((/** @type {number[]} */ run) => run[k]));
       drawPreview();
-      say(outcome, `${told.runs} simulations of ${int(told.people)} people: ${told.covered} of ${told.intervals} intervals hold the share you guessed. Nobody was asked.`);
+      say(outcome, `${told.trials} simulations of ${int(told.n_reports)} people: ${told.covered} of ${told.intervals} intervals hold the proportion you guessed. Nobody was asked.`);
     } catch (error) {
       if (error instanceof Problem) say(outcome, error.message);
     }
@@ -283,7 +283,7 @@ export function ask(main, { state }) {
   }
 
   const price = h('input', { class: 'field small-field', inputmode: 'decimal', value: '0', 'aria-label': 'Your price for a GB', on: { input: () => { v.price = Math.max(0, Number(price.value) || 0); plan(); } } });
-  const gives = segmented('gives', [['epsilon', 'epsilon'], ['people', 'people']], v.gives, (value) => { v.gives = /** @type {'epsilon'|'people'} */ (value); note({ gives: value }); drawDials(); }, 'What changes when \u00b1 is dragged');
+  const gives = segmented('gives', [['epsilon', 'epsilon'], ['population', 'population']], v.gives, (value) => { v.gives = /** @type {'epsilon'|'population'} */ (value); note({ gives: value }); drawDials(); }, 'What changes when \u00b1 is dragged');
   put(main,
     h('div', { class: 'left' },
       h('section', { class: 'panel editor', 'aria-label': 'The question' },
@@ -291,15 +291,15 @@ export function ask(main, { state }) {
         h('div', { class: 'part stack' }, question.label,
           h('div', { class: 'lbl' }, h('span', null, 'SQL, run on each device'), sql.box, sqlChecks.list),
           h('div', { class: 'lbl' }, buckets.title, buckets.list, bucketChecks.list)),
-        h('div', { class: 'part stack' }, h('div', { class: 'three' }, every.label, until.label, budget.label), h('div', { class: 'two' }, id.label, analyst.label),
+        h('div', { class: 'part stack' }, h('div', { class: 'three' }, every.label, end.label, budget.label), h('div', { class: 'two' }, id.label, analyst.label),
           h('label', { class: 'check' }, memoize, 'Permanent answers: draw once, replay (memoize)'), otherChecks.list)),
       h('section', { class: 'panel read-as', 'aria-label': 'As a person will read it' }, h('h2', null, 'As a person will read it'), h('blockquote', null, asked, asRead))),
     h('section', { class: 'panel design', 'aria-label': 'The design' },
       h('div', { class: 'part' }, box, h('div', { class: 'head see' }, how, h('div', { class: 'give-row small muted' }, 'dragging \u00b1 moves', gives)), preview,
-        h('div', { class: 'legend' }, key('your guess of the shares', s('circle', { class: 'dot', cx: 12, cy: 6, r: 4.5 })), key('95 % interval to expect', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
+        h('div', { class: 'legend' }, key('your guess of the proportions', s('circle', { class: 'dot', cx: 12, cy: 6, r: 4.5 })), key('95 % interval to expect', s('path', { class: 'whisker', d: 'M2 6H22M2 2v8M22 2v8' })),
           key('simulations', s('path', { class: 'simulated', d: 'M3 3v6M8 3v6M11 3v6M13 3v6M20 3v6' })))),
-      h('div', { class: 'part dials' }, dial('margin', '\u00b1 at that share', 'half the 95 % interval', (x) => `\u00b1 ${pct(x, decimals(x))}`), dial('epsilon', 'Epsilon, local', 'the most one answer may tell anybody', (x) => x.toFixed(2)),
-        dial('people', 'People', 'who may be asked', (x) => int(x)), dial('share', 'Smallest share to detect', 'below it you need not see', (x) => pct(x))),
+      h('div', { class: 'part dials' }, dial('margin', '\u00b1 at that proportion', 'half the 95 % interval', (x) => `\u00b1 ${pct(x, decimals(x))}`), dial('epsilon', 'Epsilon, local', 'the most one answer may tell anybody', (x) => x.toFixed(2)),
+        dial('population', 'People', 'who may be asked', (x) => int(x)), dial('proportion', 'Smallest proportion to detect', 'below it you need not see', (x) => pct(x))),
       h('div', { class: 'part' }, h('h2', null, 'What a person risks'), h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'What a person risks' },
         h('table', { class: 'risks' }, h('thead', null, h('tr', null, ['over', 'answers', 'epsilon', 'odds', 'belief, from 10 in 100', 'in words'].map((name, i) => h('th', { scope: 'col', class: i && i < 4 ? 'num' : i === 4 ? 'c-track' : null }, name)))), risks)),
       h('p', { class: 'caption' }, 'Against everybody at once, proxies included. Sampling helps only against anyone who cannot see who answered.')),

@@ -23,7 +23,7 @@ export function finding(pairs) {
 export class DnCompare extends HTMLElement {
   #svg = s('svg', { 'aria-hidden': 'true' });
   #table = h('table', { class: 'bars compare' });
-  #one = h('th', { class: 'c-chart', scope: 'col' }, 'shares');
+  #one = h('th', { class: 'c-chart', scope: 'col' }, 'proportions');
   #two = h('th', { class: 'c-diff', scope: 'col' }, 'difference, points');
   /** @type {Pair[]} */ #pairs = [];
 
@@ -42,7 +42,7 @@ export class DnCompare extends HTMLElement {
     this.#pairs = pairs;
     const digits = decimals(Math.max(1e-9, ...pairs.map((pair) => (pair.high - pair.low) / 2)));
     this.#table.classList.toggle('wide-labels', pairs.some((pair) => pair.label.length > 10));
-    put(this.#table, h('caption', { class: 'visually-hidden' }, 'Shares in A and B, and their difference'),
+    put(this.#table, h('caption', { class: 'visually-hidden' }, 'Proportions in A and B, and their difference'),
       h('thead', null, h('tr', null, h('th', { class: 'c-label', scope: 'col' }, h('span', { class: 'pad' }, head)), this.#one,
         h('th', { class: 'num c-n', scope: 'col' }, h('span', { class: 'tag a' }, 'A')), h('th', { class: 'num c-n', scope: 'col' }, h('span', { class: 'tag b' }, 'B')), this.#two,
         h('th', { class: 'num c-d', scope: 'col' }, 'B \u2212 A'), h('th', { class: 'c-v', scope: 'col' }, h('span', { class: 'visually-hidden' }, 'verdict')))),

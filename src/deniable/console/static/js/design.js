@@ -8,8 +8,8 @@ import { decimals, int, pct, words } from './numbers.js';
 /** @typedef {import('./types.js').RiskDocument} Risk */
 /** @typedef {import('./types.js').PlanAlternative} Alternative */
 
-/** @param {number} share */
-const fine = (share) => pct(share, decimals(share / 2));
+/** @param {number} proportion */
+const fine = (proportion) => pct(proportion, decimals(proportion / 2));
 
 /**
  * The verdict has one height in both states: a headline, the reason, buttons that change one thing.
@@ -23,25 +23,25 @@ export function verdict(box, design, apply) {
   box.className = design.feasible ? 'verdict ok' : 'verdict refused';
   if (design.feasible) {
     const apart = design.detectable_difference === null ? 'Two halves of these people cannot be distinguished.'
-      : `Two halves of these people can be distinguished if one has ${fine(design.share)} and the other at least ${fine(design.share + (design.detectable_difference ?? 0))} (power 80\u202f%, level 5\u202f%).`;
-    put(box, head('complete', `A share of ${fine(design.share)} is estimated within \u00b1 ${pct(design.margin, decimals(design.margin))}`, apart),
+      : `Two halves of these people can be distinguished if one has ${fine(design.proportion)} and the other at least ${fine(design.proportion + (design.detectable_difference ?? 0))} (power 80\u202f%, level 5\u202f%).`;
+    put(box, head('complete', `A proportion of ${fine(design.proportion)} is estimated within \u00b1 ${pct(design.margin, decimals(design.margin))}`, apart),
       h('p', { class: 'small fix-n' }, 'Changing one thing:'), h('div', { class: 'fixes' }, (design.alternatives ?? []).map((other) => {
         const reach = `\u00b1 ${pct(other.margin, decimals(other.margin))}`;
         if (other.changed === 'margin') return fix(reach, `would take epsilon ${other.epsilon.toFixed(2)}`, { epsilon: other.epsilon });
         if (other.changed === 'epsilon') return fix(`epsilon ${other.epsilon.toFixed(2)}`, `would leave ${reach}`, { epsilon: other.epsilon });
-        return fix(`${int(other.people)} people`, `would leave ${reach}`, { people: other.people });
+        return fix(`${int(other.population)} people`, `would leave ${reach}`, { population: other.population });
       })));
     return;
   }
-  const noise = design.margin !== undefined && design.margin > design.share;
+  const noise = design.margin !== undefined && design.margin > design.proportion;
   const reason = noise
-    ? `At a share of ${fine(design.share)} the \u00b1 is ${pct(design.margin, 2)}, larger than the share itself (cv ${design.cv.toFixed(2)}). It cannot be distinguished from zero.`
+    ? `At a proportion of ${fine(design.proportion)} the \u00b1 is ${pct(design.margin, 2)}, larger than the proportion itself (cv ${design.cv.toFixed(2)}). It cannot be distinguished from zero.`
     : `${(design.problem ?? '').charAt(0).toUpperCase()}${(design.problem ?? '').slice(1)}.`;
   const nearest = design.nearest ?? {};
   put(box, head('refused', noise ? 'Refused: this would be white noise' : 'Refused: this cannot be reached', reason),
     h('p', { class: 'small fix-n' }, 'Nearest that works, changing one thing:'), h('div', { class: 'fixes' },
-      nearest.people && fix(`${int(nearest.people)} people`, design.people ? `now ${int(design.people)}` : '', { people: nearest.people }),
-      nearest.share && fix(`share ${fine(nearest.share)}`, design.share ? `now ${fine(design.share)}` : '', { share: nearest.share }),
+      nearest.population && fix(`${int(nearest.population)} people`, design.population ? `now ${int(design.population)}` : '', { population: nearest.population }),
+      nearest.proportion && fix(`proportion ${fine(nearest.proportion)}`, design.proportion ? `now ${fine(design.proportion)}` : '', { proportion: nearest.proportion }),
       nearest.epsilon && fix(`epsilon ${nearest.epsilon.toFixed(2)}`, design.epsilon ? `now ${design.epsilon.toFixed(2)}` : '', { epsilon: nearest.epsilon }),
       nearest.margin && fix(`\u00b1 ${pct(nearest.margin, 2)}`, '', { margin: nearest.margin })));
 }
@@ -94,13 +94,13 @@ export function curve() {
     const x = (/** @type {number} */ e) => LEFT + (Math.log(Math.min(6, Math.max(0.2, e)) / 0.2) / Math.log(30)) * (width - LEFT - RIGHT);
     const y = (/** @type {number} */ v) => TOP + (1 - Math.log(Math.min(high, Math.max(low, v)) / low) / Math.log(high / low)) * (HEIGHT - TOP - BOTTOM);
     svg.setAttribute('width', String(width));
-    put(svg, hatch.defs, s('rect', { fill: hatch.fill('ink'), x: LEFT, width: width - LEFT - RIGHT, y: TOP, height: Math.max(0, y(design.share) - TOP) }),
+    put(svg, hatch.defs, s('rect', { fill: hatch.fill('ink'), x: LEFT, width: width - LEFT - RIGHT, y: TOP, height: Math.max(0, y(design.proportion) - TOP) }),
       [0.001, 0.01, 0.1].map((v) => [s('line', { class: 'grid', x1: LEFT, x2: width - RIGHT, y1: y(v), y2: y(v) }), s('text', { x: LEFT - 8, y: y(v) + 4, 'text-anchor': 'end' }, pct(v, v < 0.01 ? 1 : 0))]),
       [0.25, 0.5, 1, 2, 4].map((e) => s('text', { x: x(e), y: HEIGHT - 26, 'text-anchor': 'middle' }, e)),
       s('text', { x: width - RIGHT, y: HEIGHT - 4, 'text-anchor': 'end' }, 'epsilon an answer, local'),
       s('path', { class: 'line', d: `M${design.curve.map(([e, v]) => `${x(e).toFixed(1)} ${y(v).toFixed(1)}`).join('L')}` }),
-      s('line', { class: 'wish', x1: LEFT, x2: width - RIGHT, y1: y(design.share), y2: y(design.share) }),
-      s('text', { class: 'svg-bad', x: width - RIGHT - 8, y: TOP + 18, 'text-anchor': 'end' }, `white noise: \u00b1 above ${fine(design.share)}`),
+      s('line', { class: 'wish', x1: LEFT, x2: width - RIGHT, y1: y(design.proportion), y2: y(design.proportion) }),
+      s('text', { class: 'svg-bad', x: width - RIGHT - 8, y: TOP + 18, 'text-anchor': 'end' }, `white noise: \u00b1 above ${fine(design.proportion)}`),
       s('line', { class: 'cursor', x1: x(design.epsilon), x2: x(design.epsilon), y1: y(design.margin), y2: HEIGHT - BOTTOM }),
       s('circle', { class: design.feasible ? 'dot' : 'dot hollow', cx: x(design.epsilon), cy: y(design.margin), r: 5 }));
   };

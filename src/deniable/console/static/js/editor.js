@@ -1,4 +1,4 @@
-// The fields of a question: text, SQL with line numbers, buckets with guessed shares, and the checks below them.
+// The fields of a question: text, SQL with line numbers, buckets with guessed proportions, and the checks below them.
 
 import { h, icons, put, say } from './dom.js';
 
@@ -54,7 +54,7 @@ export function bucketEditor(column, names, guesses, changed, picked) {
   const renumber = () => rows.forEach((row, i) => {
     say(row.number, String(i + 1));
     row.input.setAttribute('aria-label', `Bucket ${i + 1}`);
-    row.guess.setAttribute('aria-label', `Guessed share of bucket ${i + 1}, percent`);
+    row.guess.setAttribute('aria-label', `Guessed proportion of bucket ${i + 1}, percent`);
   });
   const add = (/** @type {string} */ value, /** @type {number} */ guess) => {
     const row = {
@@ -79,7 +79,7 @@ export function bucketEditor(column, names, guesses, changed, picked) {
   names.forEach((value, i) => add(value, guesses[i]));
   return {
     list,
-    title: h('span', null, 'Buckets of ', name, ', and your guess of their shares'),
+    title: h('span', null, 'Buckets of ', name, ', and your guess of their proportions'),
     read() {
       const raw = rows.map((row) => Math.max(0, Number(row.guess.value) || 0) / 100), sum = raw.reduce((a, b) => a + b, 0);
       return { column: name.value, names: rows.map((row) => row.input.value), other: other.checked, guesses: sum > 1 ? raw.map((guess) => guess / sum) : raw };

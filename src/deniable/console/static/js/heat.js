@@ -40,7 +40,7 @@ export function heatKey() {
       h('tr', null, h('th', { scope: 'row' }, 'interval under 60 % of it'), [0, 1, 2, 3, 4].map((k) => h('td', { class: `heat-${k}` }))),
       h('tr', null, h('th', { scope: 'row' }, 'interval under twice it'), [0, 1, 2].map((k, i) => h('td', { class: `soft-${k}`, colspan: [2, 2, 1][i] }))),
       h('tr', null, h('th', { scope: 'row' }, 'not distinct from 0'), h('td', { class: 'none', colspan: 5 })))),
-    h('p', { class: 'caption' }, 'A cell whose interval is wider than twice its share has no colour at all. Below zero: noise outweighed the answers.'));
+    h('p', { class: 'caption' }, 'A cell whose interval is wider than twice its proportion has no colour at all. Below zero: noise outweighed the answers.'));
 }
 
 /** @typedef {{name: string, estimate?: number[], low?: number[], high?: number[], labels?: string[]}} Part */
@@ -61,8 +61,8 @@ export function heatPart(query) {
       const k = i * width + j;
       return cellOf(estimate[k] ?? undefined, low[k] ?? undefined, high[k] ?? undefined);
     }));
-    say(words, `Shares of all answers, with their ${shown.confidence} % intervals`);
-    put(box, heatTable(first.labels, second.labels, cells, `Shares of ${first.name} and ${second.name}, percent, with intervals`, [first.name, second.name], true));
+    say(words, `Proportions of all answers, with their ${shown.confidence} % intervals`);
+    put(box, heatTable(first.labels, second.labels, cells, `Proportions of ${first.name} and ${second.name}, percent, with intervals`, [first.name, second.name], true));
   }
 
   /** The server conditions: the interval of a quotient needs the covariance. */
@@ -73,8 +73,8 @@ export function heatPart(query) {
       const told = await get(of(query.id, '/history', { from: result.start, to: result.end, given, source: 'panes', confidence: confidence / 100 }), latest());
       const parts = /** @type {Part[]} */ (told.parts).filter((each) => each.estimate);
       const cells = parts.map((each) => other.labels.map((_, k) => cellOf(each.estimate?.[k], each.low?.[k], each.high?.[k])));
-      say(words, `Shares of ${other.name} among those of each ${given}, with their ${confidence} % intervals`);
-      put(box, heatTable(parts.map((each) => String(each.name)), other.labels, cells, `Shares of ${other.name} given ${given}, percent, with intervals`, [given, other.name], false));
+      say(words, `Proportions of ${other.name} among those of each ${given}, with their ${confidence} % intervals`);
+      put(box, heatTable(parts.map((each) => String(each.name)), other.labels, cells, `Proportions of ${other.name} given ${given}, percent, with intervals`, [given, other.name], false));
     } catch (error) {
       if (error instanceof Problem) say(words, error.status === 404 ? 'This aggregator cannot condition on a column.' : error.message);
     }

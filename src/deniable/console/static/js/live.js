@@ -22,7 +22,7 @@ import { store } from './store.js';
 /** @param {string} condition @param {boolean} [stopped] @returns {import('./dom.js').Icon} */
 export const kindOf = (condition, stopped = false) => {
   if (stopped) return 'stopped';
-  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', overdue: 'overdue', 'proxy down': 'down', malformed: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
+  return /** @type {Record<string, import('./dom.js').Icon>} */ ({ complete: 'complete', overdue: 'overdue', 'proxy down': 'down', malformed: 'down', incomplete: 'down', withheld: 'withheld' })[condition] ?? 'waiting';
 };
 
 /** What a query's newest result is worth now: its condition, unless a newer one should be there. @param {Query} query */
@@ -75,7 +75,7 @@ export async function live(main, { state }) {
   if (state.get('q') !== query.id) note({ q: query.id });
   /** @type {Look} */
   const look = {
-    unit: state.get('unit') ?? 'shares', conf: Number(state.get('conf') ?? 95), form: state.get('form') ?? 'raw',
+    unit: state.get('unit') ?? 'proportions', conf: Number(state.get('conf') ?? 95), form: state.get('form') ?? 'raw',
     inverted: state.get('inverted') === '1', bucket: Math.min(query.labels.length - 1, Number(state.get('bucket') ?? 0)),
     window: state.has('window') ? Number(state.get('window')) : null,
     truth: (state.get('truth') ?? '').split(',').filter(Boolean).map(Number),
@@ -326,10 +326,10 @@ function livePanel(query, look) {
   }), 'Inverted');
   const people = query.population === null ? 'The query states no population' : null;
   charts.append(h('div', { class: 'switches' },
-    segmented('unit', [['shares', 'Shares'], ['counts', 'Counts', people]], people ? 'shares' : look.unit, change('unit'), 'Shares or counts'),
+    segmented('unit', [['proportions', 'Proportions'], ['counts', 'Counts', people]], people ? 'proportions' : look.unit, change('unit'), 'Proportions or counts'),
     segmented('conf', [['90', '90 %'], ['95', '95 %'], ['99', '99 %']], String(look.conf), change('conf'), 'Confidence'),
     segmented('form', [['raw', 'Raw'], ['projected', 'Projected']], look.form, change('form'), 'Raw or projected'), inverted), bars, legend);
-  if (people) look.unit = 'shares';
+  if (people) look.unit = 'proportions';
   const title = h('h1', { class: 'label' }, query.question || query.id);
   const tools = h('div', { class: 'tools' },
     exportMenu(() => ({ query, result: shown, bars, line, series, look })), h('a', { class: 'btn ghost', href: '#live?side=1', 'data-testid': 'side-by-side' }, 'Side by side'), stop);

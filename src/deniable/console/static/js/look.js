@@ -120,7 +120,7 @@ export async function look(main, { state }) {
     const withheld = told.parts.length - parts.length;
     say(cutWords, `Period B by ${v.by || v.given}. ${withheld ? `${withheld} parts are withheld: too few answers.` : ''} ${v.together ? 'All intervals cover together.' : 'Each interval covers on its own.'}`);
     const names = parts[0].labels.length === query.labels.length ? shortLabels(query) : parts[0].labels.map(String);
-    put(cutBox, heatTable(parts.map((each) => String(each.name)), names, cells, 'Shares in each part, percent, with intervals', [v.by || v.given, 'share'], false));
+    put(cutBox, heatTable(parts.map((each) => String(each.name)), names, cells, 'Proportions in each part, percent, with intervals', [v.by || v.given, 'proportion'], false));
   }
 
   /** A period is cut in one way at a time. @param {string} name */

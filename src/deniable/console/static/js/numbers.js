@@ -7,15 +7,15 @@ export const minus = (text) => text.replace('-', '\u2212');
 /** @param {number} x */
 export const int = (x) => minus(Math.round(x).toLocaleString('en-US'));
 
-/** Percent without its sign. @param {number} share @param {number} [digits] */
-export function bare(share, digits = 1) {
-  const text = (100 * share).toFixed(digits);
+/** Percent without its sign. @param {number} proportion @param {number} [digits] */
+export function bare(proportion, digits = 1) {
+  const text = (100 * proportion).toFixed(digits);
   return minus(Number(text) === 0 ? (0).toFixed(digits) : text);
 }
-/** @param {number} share @param {number} [digits] */
-export const pct = (share, digits = 1) => `${bare(share, digits)}${THIN}%`;
-/** @param {number} share @param {number} [digits] */
-export const signed = (share, digits = 1) => `${share > 0 ? '+' : ''}${bare(share, digits)}`;
+/** @param {number} proportion @param {number} [digits] */
+export const pct = (proportion, digits = 1) => `${bare(proportion, digits)}${THIN}%`;
+/** @param {number} proportion @param {number} [digits] */
+export const signed = (proportion, digits = 1) => `${proportion > 0 ? '+' : ''}${bare(proportion, digits)}`;
 
 /** Decimals of a percentage that show two significant digits of its ±. @param {number} reach */
 export function decimals(reach) {

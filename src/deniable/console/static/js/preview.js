@@ -1,4 +1,4 @@
-// What is expected of a design: guessed shares, the whiskers to expect, simulated results as ticks. The ± of one bucket can be dragged.
+// What is expected of a design: guessed proportions, the whiskers to expect, simulated results as ticks. The ± of one bucket can be dragged.
 
 import { h, hatches, put, s } from './dom.js';
 import { frame, onSize } from './frames.js';

@@ -9,7 +9,7 @@ import { store } from './store.js';
 
 const MOST = 6;
 /** @type {import('./live.js').Look} */
-const LOOK = { unit: 'shares', conf: 95, form: 'raw', inverted: false, bucket: -1, window: null, truth: [] };
+const LOOK = { unit: 'proportions', conf: 95, form: 'raw', inverted: false, bucket: -1, window: null, truth: [] };
 
 /** @param {HTMLElement} main */
 export function sideBySide(main) {

@@ -13,6 +13,7 @@ import { clock, day, decimals, int, pct, stepDigits, thinned, ticks } from './nu
 /** Conditions of windows that lack answers. @type {Record<string, {short: string, why: string}>} */
 const MISSING = {
   'proxy down': { short: 'down', why: 'closed without a proxy. Answers are missing, and it is not known whose.' },
+  incomplete: { short: 'part', why: 'many shares have no counterpart at another proxy. The answers behind them are missing, and could move a proportion further than ± says.' },
   malformed: { short: 'bad', why: 'many shares were malformed. The answers behind them are missing, and could move a proportion further than ± says.' },
 };
 const HEIGHT = 200, TOP = 20, BOTTOM = 24, LEFT = 48;

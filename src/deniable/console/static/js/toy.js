@@ -13,8 +13,8 @@ const PEOPLE = 400, YES = 0.3, A = 0.75, B = 0.25;
 /** What 400 people say of whom 30 % would truly say yes, and what that tells of the 30 %. */
 export function askCrowd() {
   const said = Array.from({ length: PEOPLE }, (_, i) => (toss() === 'heads' ? i < PEOPLE * YES : toss() === 'heads'));
-  const yes = said.filter(Boolean).length, share = (yes / PEOPLE - B) / (A - B), spoken = yes / PEOPLE;
-  return { said, yes, share, reach: (1.96 * Math.sqrt((spoken * (1 - spoken)) / PEOPLE)) / (A - B) };
+  const yes = said.filter(Boolean).length, proportion = (yes / PEOPLE - B) / (A - B), spoken = yes / PEOPLE;
+  return { said, yes, proportion, reach: (1.96 * Math.sqrt((spoken * (1 - spoken)) / PEOPLE)) / (A - B) };
 }
 
 /** @param {Face} face @param {boolean} on */
@@ -34,7 +34,7 @@ export function toy() {
       h('button', { class: 'btn wide', type: 'button', 'data-testid': 'flip', on: { click: () => { state.first = toss(); state.second = toss(); draw(); /** @type {HTMLElement|null} */ (box.querySelector('[data-testid=flip]'))?.focus(); } } }, first ? 'Flip again' : 'Flip'),
       h('p', { class: 'small muted' }, first ? why : 'Flip, and see what you would say.'),
       crowd && h('div', { class: 'crowd' }, s('svg', { viewBox: '0 0 400 160', role: 'img', 'aria-label': `${crowd.yes} of ${PEOPLE} say yes` }, crowd.said.map((yes, i) => s('circle', { class: yes ? 'p-yes' : 'p-no', cx: (i % 40) * 10 + 5, cy: Math.floor(i / 40) * 16 + 8, r: 3.5 }))),
-        h('p', { class: 'small muted', 'data-testid': 'crowd' }, h('b', null, `${crowd.yes} of ${PEOPLE} say yes`), `. Take the coins away: ${pct(crowd.share, 0)} \u00b1 ${(100 * crowd.reach).toFixed(0)} did. It was ${pct(YES, 0)}.`)),
+        h('p', { class: 'small muted', 'data-testid': 'crowd' }, h('b', null, `${crowd.yes} of ${PEOPLE} say yes`), `. Take the coins away: ${pct(crowd.proportion, 0)} \u00b1 ${(100 * crowd.reach).toFixed(0)} did. It was ${pct(YES, 0)}.`)),
       h('button', { class: 'btn ghost', type: 'button', 'data-testid': 'ask-crowd', on: { click: () => { crowd = askCrowd(); draw(); } } }, crowd ? `Ask ${PEOPLE} people again` : `Now ask ${PEOPLE} people`));
   };
   draw();

@@ -12,7 +12,7 @@
  * @property {string} start_time
  * @property {number} end In seconds of UTC; the first second after the window.
  * @property {string} end_time
- * @property {'complete'|'withheld'|'proxy down'|'malformed'} condition
+ * @property {'complete'|'withheld'|'proxy down'|'malformed'|'incomplete'} condition
  * @property {number} n The answers that the estimate is based on.
  * @property {number} nothing Messages that said there was nothing to report.
  * @property {string[]} missing The proxies without which some of its epochs were closed.
@@ -69,7 +69,7 @@
  * @property {boolean} [exclusive] Whether a person has exactly one label, so that the proportions
  *   sum to 1. False for multiple choice.
  * @property {[unknown[], unknown[], unknown[]]|null} [score_law] For each label, two coins and a
- *   number of reports with the same variance at any share, where `support` and n do not say it
+ *   number of reports with the same variance at any proportion, where `support` and n do not say it
  *   (`deniable.estimation.score_laws`).
  * @property {unknown[]|null} [rare] With `score_law`: for each label, whether so few reports may
  *   support it that its limits must be exact.
@@ -118,7 +118,7 @@
  * @property {number[]} start
  * @property {number[]} end
  * @property {number[]} serial
- * @property {('complete'|'withheld'|'proxy down'|'malformed')[]} condition
+ * @property {('complete'|'withheld'|'proxy down'|'malformed'|'incomplete')[]} condition
  * @property {number[]} n
  * @property {(number|null)[]} revision
  * @property {(number|null)[]} estimate
@@ -200,7 +200,7 @@
  * @property {boolean} [exclusive] Whether a person has exactly one label, so that the proportions
  *   sum to 1. False for multiple choice.
  * @property {[unknown[], unknown[], unknown[]]|null} [score_law] For each label, two coins and a
- *   number of reports with the same variance at any share, where `support` and n do not say it
+ *   number of reports with the same variance at any proportion, where `support` and n do not say it
  *   (`deniable.estimation.score_laws`).
  * @property {unknown[]|null} [rare] With `score_law`: for each label, whether so few reports may
  *   support it that its limits must be exact.
@@ -222,10 +222,10 @@
  * @property {number} epsilon_sampled
  * @property {number} delta_sampled
  * @property {number|null} sampled_crowd
- * @property {number} people
+ * @property {number} population
  * @property {number} epsilon
  * @property {number} margin
- * @property {number} share
+ * @property {number} proportion
  * @property {number} cv The standard error over the proportion.
  * @property {number} sampling
  * @property {number} reports
@@ -317,7 +317,7 @@
  * @property {boolean} [exclusive] Whether a person has exactly one label, so that the proportions
  *   sum to 1. False for multiple choice.
  * @property {[unknown[], unknown[], unknown[]]|null} [score_law] For each label, two coins and a
- *   number of reports with the same variance at any share, where `support` and n do not say it
+ *   number of reports with the same variance at any proportion, where `support` and n do not say it
  *   (`deniable.estimation.score_laws`).
  * @property {unknown[]|null} [rare] With `score_law`: for each label, whether so few reports may
  *   support it that its limits must be exact.
@@ -385,7 +385,7 @@
  * @property {string} start_time
  * @property {number} end
  * @property {string} end_time
- * @property {'complete'|'withheld'|'proxy down'|'malformed'} condition
+ * @property {'complete'|'withheld'|'proxy down'|'malformed'|'incomplete'} condition
  * @property {number} n
  *
  * @typedef {object} OverdueWindow The first window of a query that should have been released and
@@ -455,7 +455,7 @@
  * @property {boolean} [exclusive] Whether a person has exactly one label, so that the proportions
  *   sum to 1. False for multiple choice.
  * @property {[unknown[], unknown[], unknown[]]|null} [score_law] For each label, two coins and a
- *   number of reports with the same variance at any share, where `support` and n do not say it
+ *   number of reports with the same variance at any proportion, where `support` and n do not say it
  *   (`deniable.estimation.score_laws`).
  * @property {unknown[]|null} [rare] With `score_law`: for each label, whether so few reports may
  *   support it that its limits must be exact.
@@ -495,8 +495,8 @@
  * @property {number} price
  *
  * @typedef {object} PlanAlternative What changing one thing would do.
- * @property {'margin'|'epsilon'|'people'} changed
- * @property {number} people
+ * @property {'margin'|'epsilon'|'population'} changed
+ * @property {number} population
  * @property {number} margin
  * @property {number} epsilon
  *
@@ -586,7 +586,7 @@
  * @property {boolean} [exclusive] Whether a person has exactly one label, so that the proportions
  *   sum to 1. False for multiple choice.
  * @property {[unknown[], unknown[], unknown[]]|null} [score_law] For each label, two coins and a
- *   number of reports with the same variance at any share, where `support` and n do not say it
+ *   number of reports with the same variance at any proportion, where `support` and n do not say it
  *   (`deniable.estimation.score_laws`).
  * @property {unknown[]|null} [rare] With `score_law`: for each label, whether so few reports may
  *   support it that its limits must be exact.

@@ -4,12 +4,12 @@ whole, with the same messages."""
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel, Field, model_validator
 
 from deniable.console.draft_schedule import draft_schedule
-from deniable.console.risk import query_risk
+from deniable.console.risk import RiskDocument, query_risk
 from deniable.errors import DeniableError, ParameterError
 from deniable.queries.asking import check_value
 from deniable.queries.columns.column import Column
@@ -18,7 +18,7 @@ from deniable.queries.summary import summary
 from deniable.renames import current_names
 from deniable.sql.checking import check_sql
 
-__all__ = ["Draft", "check_draft"]
+__all__ = ["Draft", "DraftCheck", "DraftChecks", "check_draft"]
 
 _PLACE = re.compile(r"buckets\[(\d+)\]")
 
@@ -67,12 +67,46 @@ class Draft(BaseModel):
         return current_names("Draft", given) if isinstance(given, dict) else given
 
 
-def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
+class DraftCheck(TypedDict):
+    """What is right or wrong with a field."""
+
+    field: str
+    level: Literal["ok", "hint", "bad"]
+    text: str
+    place: int | None
+    """Which bucket or column, if it is one."""
+
+
+class CheckedQuery(TypedDict):
+    """A query without errors, with the bytes to sign."""
+
+    id: str
+    content: str
+    digest: str
+    epsilon_local: float
+    affordable_epochs: int | None
+    size_class: int | None
+    summary: str
+    risk: list[RiskDocument]
+
+
+class DraftChecks(TypedDict):
+    """The checks of a draft."""
+
+    checks: list[DraftCheck]
+    labels: list[str]
+    schedule: dict[str, int] | None
+    query: CheckedQuery | None
+
+
+def check_draft(draft: Draft, proxies: list[str], now: int) -> DraftChecks:
     """What is right and wrong with each field and, if nothing is wrong, the query's canonical bytes
     to sign."""
-    checks: list[dict[str, Any]] = []
+    checks: list[DraftCheck] = []
 
-    def note(field: str, level: str, text: str, place: int | None = None) -> None:
+    def note(
+        field: str, level: Literal["ok", "hint", "bad"], text: str, place: int | None = None
+    ) -> None:
         checks.append({"field": field, "level": level, "text": text, "place": place})
 
     if draft.ask == "sql":
@@ -92,14 +126,14 @@ def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
         except DeniableError as error:
             name = error.name if isinstance(error, ParameterError) else "query"
             note(_field_of(name), "bad", str(error))
-    answer: dict[str, Any] = {
+    answer: DraftChecks = {
         "checks": checks,
         "labels": labels,
         "schedule": schedule,
         "query": None,
     }
     if query is not None:
-        answer["query"] = {
+        checked: CheckedQuery = {
             "id": query.id,
             "content": query.content.decode(),
             "digest": query.digest.hex(),
@@ -109,6 +143,7 @@ def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
             "summary": summary(query),
             "risk": query_risk(query),
         }
+        answer["query"] = checked
     return answer
 
 

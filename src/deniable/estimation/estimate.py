@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.checks import check_confidence
-from deniable.display import (
-    Display,
-    pandas,
-)
+from deniable.display import Display, pandas
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.estimate_text import estimate_display, estimate_rows, privacy_line
@@ -27,6 +24,7 @@ from deniable.estimation.exact_intervals import (
 )
 from deniable.estimation.interval_laws import ProportionLaw
 from deniable.estimation.intervals import (
+    IntervalFields,
     StratumCounts,
     critical_values,
     cut_to_proportions,
@@ -36,7 +34,7 @@ from deniable.estimation.report_counts import ReportCounts, with_n
 from deniable.estimation.score_laws import combined_law
 from deniable.estimation.tables.ordered_statistics import OrderedStatistics
 from deniable.estimation.tables.statistic import Statistic
-from deniable.results import Result, fields_of
+from deniable.results import Figures, Result, fields_of
 
 __all__ = ["Estimate"]
 
@@ -52,7 +50,7 @@ class Estimate(OrderedStatistics, Result):
     """
 
     labels: tuple[Hashable, ...]
-    proportions: _Floats
+    proportions: Figures
     variance: _Floats
     """Of each proportion; what `interval` uses."""
     n: int
@@ -78,7 +76,7 @@ class Estimate(OrderedStatistics, Result):
     """Degrees of freedom of each variance, where they are not n - 1."""
     strata: tuple[tuple[float, Estimate], ...] = ()
     """The weighted estimates that this one is the sum of, if it is."""
-    unbiased: _Floats | None = None
+    unbiased: Figures | None = None
     """The proportions before :meth:`consistent` changed them."""
     reports: ReportCounts | None = None
     """The counts it was solved from, for windows of a query."""
@@ -95,6 +93,7 @@ class Estimate(OrderedStatistics, Result):
     """Whether the variance is an upper bound, so that intervals cover at least as often as
     stated."""
 
+    COMPUTED = IntervalFields
     KEYS: ClassVar[Mapping[str, str]] = {
         "proportions": "estimate",
         "epsilon": "epsilon_local",
@@ -337,14 +336,14 @@ class Estimate(OrderedStatistics, Result):
         None for a limit that is infinite and for an epsilon that is not known.
         """
         low, high = self.interval(confidence).T
-        return {
-            **fields_of(self),
+        computed: IntervalFields = {
             "stderr": self.stderr.tolist(),
             "low": [_finite(limit) for limit in low.tolist()],
             "high": [_finite(limit) for limit in high.tolist()],
             "confidence": confidence,
             "covers_more": self.covers_more(confidence).tolist(),
         }
+        return fields_of(self) | computed
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:

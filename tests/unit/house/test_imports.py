@@ -26,7 +26,9 @@ SOURCE = Path(deniable.__file__).parent
 # A room imports only rooms above it in this list.
 ROOMS = [
     "exports",
+    "error_bases",
     "errors",
+    "documents",
     "renames",
     "registries",
     "randomness",
@@ -77,6 +79,7 @@ CLOSED = {
             "errors",
             "checks",
             "checksums",
+            "documents",
             "toml_file",
             "proxy",
         }

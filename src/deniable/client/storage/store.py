@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client.receipts import Receipt
+from deniable.client.storage.records import QueuedShare, Seat
 from deniable.client.storage.schema import (
     CHECKED_TABLES,
     EPOCH_ZERO,
@@ -46,31 +47,6 @@ MOST_DECIDED = 1_000
 LAST_EPOCH = (1 << 62) - 1
 """Later than any: what is decided up to it is decided for good."""
 _PATIENCE = 30.0  # seconds another process of the same device may hold the file
-
-
-@dataclass(frozen=True, repr=False)
-class QueuedShare:
-    """A share that waits for its proxy."""
-
-    place: int
-    record: bytes
-
-    def __repr__(self) -> str:
-        return f"<queued share {self.place}>"
-
-
-@dataclass(frozen=True, repr=False)
-class Seat:
-    """A row for a permanent answer: the hash by which it is found, and the epoch for which it last
-    spoke."""
-
-    place: int
-    name: bytes
-    permanent: bytes
-    spoke: int
-
-    def __repr__(self) -> str:
-        return f"<seat {self.place}>"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import { sourceEditor } from './source.js';
 import { store } from './store.js';
 
 /** @typedef {import('./design.js').Design} Design */
-/** @typedef {{level: string, text: string, field: string, place: number|null}} Check */
+/** @typedef {import('./types.js').DraftCheck} Check */
 /** @typedef {'margin'|'epsilon'|'population'} Open */
 
 /** @param {number} low @param {number} high */

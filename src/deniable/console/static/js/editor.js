@@ -2,7 +2,7 @@
 
 import { h, icons, put, say } from './dom.js';
 
-/** @typedef {{level: string, text: string, field: string, place: number|null}} Check */
+/** @typedef {import('./types.js').DraftCheck} Check */
 
 /** @param {string} title @param {string} value @param {string} testid @param {() => void} changed */
 export function field(title, value, testid, changed) {

@@ -80,7 +80,7 @@ class Program:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             try:
-                self._process = subprocess.Popen(  # noqa: S603 - the user's own command, without a shell
+                self._process = subprocess.Popen(  # noqa: S603 - the user's own
                     self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
                 )
             except OSError as error:

@@ -21,11 +21,11 @@ epsilon_2.
 
 T = sum w_i/(a - b) is unbiased except for lists that were cut. The owner of a triangle is the one
 of its three nodes with the smallest noisy degree, and so the one whose list is most easily cut:
-with c the probability that a list is cut, a triangle is lost with probability at most 1 - (1 - c)^3, that
-any of the three is. The margin is such that this is at most `cut`: the mean is between (1 - cut) T
+with c the probability that a list is cut, a triangle is lost with probability at most 1 - (1 -
+c)^3, that any of the three is. The margin is such that this is at most `cut`: the mean is between (1 - cut) T
 and T, and the interval is widened accordingly. The variance is the sum over pairs j, k of v_jk
-c_jk^2, where c_jk is the number of lists that contain both, plus that of the noise. The latter is known; the former is
-estimated from the noisy edges.
+c_jk^2, where c_jk is the number of lists that contain both, plus that of the noise. The latter
+is known; the former is estimated from the noisy edges.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def coverage(
     """Show how often intervals hold the truth, by what they say.
 
     A SUBJECT is a survey design, written as NAME:PARAMETER=VALUE,… (docs/designs.md), or the name
-    of a mechanism that reports one of a few values. Two counts are enumerated, so that the coverage is
-    exact; otherwise surveys are drawn.
+    of a mechanism that reports one of a few values. Two counts are enumerated, so that the
+    coverage is exact; otherwise surveys are drawn.
     """
     made = [_subject(text, epsilon, values) for text in subjects]
     found = list(coverage_table(made, sizes, proportions, confidence, trials, seed))
@@ -109,7 +109,7 @@ def _percent(part: float | None) -> str:
 def _draw(found: list[Coverage], path: Path, confidence: float) -> None:
     """A heat map per thing said: settings down, proportions across."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - an extra, and slow to import
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - an extra
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "--plot") from None

@@ -100,7 +100,7 @@ export const pattern = (kind, source) => {
 
   /** @returns {never} */
   const refuse = () => {
-    throw new FormError(`a pattern breaks a rule at character ${at + 1}`);
+    throw new FormError(`${source}: ${at}`);
   };
 
   /** @param {bigint} last @param {bigint} first */
@@ -294,7 +294,7 @@ export const overlap = (patterns) => {
             queue.push([one.follow[a], other.follow[b]]);
           }
         }
-        if (work > MOST_WORK) throw new FormError("patterns are too complicated to compare");
+        if (work > MOST_WORK) throw new FormError("patterns");
       }
     }
   }

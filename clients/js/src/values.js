@@ -11,6 +11,7 @@ import { Refusal } from "./signing.js";
 const DAY = 86_400;
 const KEPT = 30 * DAY;
 const MOST_ROWS = 10_000;
+const CONSTANT = /^\s*SELECT\s+(-?\d{1,15}(?:\.\d{1,15})?)\s*;?\s*$/i; // of a self-test: every device has this answer
 const SELECT = /^\s*SELECT\s+(\w+(?:\s*,\s*\w+)*)\s+FROM\s+(\w+)\s*;?\s*$/i;
 
 /** @param {string} name */
@@ -55,6 +56,8 @@ export const recordedRows = (state, query) => {
     if (!chosen) return null;
     return { rows: chosen.map((row) => query.buckets.columns.map((column) => restored(row[column.name]))) };
   }
+  const constant = CONSTANT.exec(query.given.sql);
+  if (constant && query.buckets.columns.length === 1) return { rows: [[Number(constant[1])]] };
   const wanted = reads(query);
   if (!wanted) return { refusal: new Refusal("forbidden SQL") };
   const known = state.values[wanted.name];

@@ -182,6 +182,26 @@ test("SQL that needs a database, and values that were never recorded, are refuse
   assert.deepEqual(outcomes(await me.answerAll([signedQuery({ id: "b", sql: "SELECT x FROM nowhere" })])), ["not shared"]);
 });
 
+test("the query of a self-test is answered with its constant by a device that recorded nothing", async () => {
+  const { me } = await device([]);
+  const columns = [{ name: "constant", kind: "number", buckets: ["[4,5)", "[5,6)", "[6,7)"], other: false }];
+  const query = signedQuery({ sql: "SELECT 5.5", columns });
+  assert.deepEqual((await me.preview(query)).answer, [["[5,6)"]]);
+  assert.deepEqual(outcomes(await me.answerAll([query])), ["answered"]);
+  const two = signedQuery({ id: "two", sql: "SELECT 5.5", columns: [...columns, { ...columns[0], name: "more" }] });
+  assert.deepEqual(outcomes(await me.answerAll([two])), ["forbidden SQL"]);
+});
+
+test("settings and keys that are not valid are named when the device opens", async () => {
+  await assert.rejects(device([], { policy: { queue_age: 0.5 } }), /policy\.queue_age/);
+  await assert.rejects(device([], { policy: { deadline: 61 } }), /policy\.deadline/);
+  await assert.rejects(device([], { policy: { queue_messages: 0 } }), /policy\.queue_messages/);
+  await assert.rejects(device([], { policy: { epsilon: 3 } }), /policy\.epsilon is not valid/);
+  await assert.rejects(device([], { ring: [{ ...RING[0], public: "00" }] }), /ring\[0\]\.public/);
+  await assert.rejects(device([], { ring: [{ ...RING[0], valid_until: "2030" }] }), /ring\[0\]\.valid_until/);
+  assert.ok(await device([], { ring: { keys: [{ ...RING[0], note: "of the city" }] } }));
+});
+
 test("integers that no double holds keep their value", async () => {
   const buckets = ["[0,9007199254740992.0]", "(9007199254740992.0,inf)"];
   const { me } = await device([]);

@@ -927,6 +927,11 @@ export const MUTANTS = [
     to: "value >> (8 * i)",
   },
   {
+    file: "bytes.js",
+    from: "Math.floor(value / 256 ** i)",
+    to: "Math.trunc(value / 256 ** i)",
+  },
+  {
     file: "asking.js",
     from: "(value !== undefined) !== (ask === \"value\")",
     to: "false",

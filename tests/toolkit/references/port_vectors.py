@@ -779,6 +779,12 @@ def permanence() -> Iterator[Case]:
         {},
         [Step(rest, each, at(i)) for i, each in enumerate(outside)],
     )
+    # Which row is taken depends on the hash of -1 in 8 bytes: six questions, six orders of two.
+    ranked = [
+        Step(signed(mechanism=recipe, memoize=True, id=f"none-{i}"), [[0.5], [99]], at(1))
+        for i in range(6)
+    ]
+    yield "a row in no bucket has a rank like any other", {"epsilon_per_answer": "50"}, ranked
 
 
 def orders() -> Iterator[Case]:

@@ -213,9 +213,10 @@ export class Client {
     return [...new Set(reached.flatMap(({ queries }) => queries))];
   }
 
-  /** Upload what is due. @returns {Promise<Uploaded>} */
+  /** Upload what is due; of several tabs, one after the other, so that no share is sent twice. @returns {Promise<Uploaded>} */
   upload() {
-    return upload(this);
+    const work = () => upload(this);
+    return this.store.alone ? this.store.alone(work) : work();
   }
 
   /** The token for a proxy, for which the device enrols if it has none. @param {string} address */

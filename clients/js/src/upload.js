@@ -52,7 +52,7 @@ export const upload = async (client) => {
         state.queue = state.queue.filter((share) => !places.has(share.place));
       };
       try {
-        if (!allowed) throw new ProxyError("is no longer among the proxies you allow");
+        if (!allowed) throw new ProxyError("is not allowed");
         const token = await client.tokenOf(proxy);
         await client.transport.send(proxy, token, concat(...shares.map((share) => unhex(share.record))));
         await client.change((state) => {
@@ -67,7 +67,7 @@ export const upload = async (client) => {
           most = 1; // find out which of them it is
           continue;
         }
-        out.problems.push(`${proxy} ${error.message}, ${error.final ? "given up" : "to be tried again"}`);
+        out.problems.push(`${proxy} ${error.message}`);
         await client.change((state) => {
           if (error.final) remove(state);
           else if (error.early) {

@@ -16,7 +16,7 @@ const SELECT = /^\s*SELECT\s+(\w+(?:\s*,\s*\w+)*)\s+FROM\s+(\w+)\s*;?\s*$/i;
 
 /** @param {string} name */
 const checkName = (name) => {
-  if (!isName(name)) throw new TypeError(`${name} must be 1 to 63 of a-z, 0-9 and _, not starting with a digit`);
+  if (!isName(name)) throw new TypeError(`${name} is not a name of a-z, 0-9 and _`);
 };
 
 /** A row as it is stored: integers that no double holds as texts in a list. @param {{[column: string]: Value}} row */
@@ -26,7 +26,7 @@ export const stored = (row) =>
       checkName(column);
       const found = typeof value === "boolean" ? Number(value) : value ?? null;
       if (typeof found === "bigint") return [column, [String(found)]];
-      if (found !== null && typeof found !== "string" && typeof found !== "number") throw new TypeError(`${column} must be a text, a number or null`);
+      if (found !== null && typeof found !== "string" && typeof found !== "number") throw new TypeError(`${column} is not a text, a number or null`);
       return [column, found];
     }),
   );

@@ -24,8 +24,8 @@ const done = (request) =>
 /** @param {DOMException | null} error */
 const storeError = (error) =>
   error?.name === "QuotaExceededError"
-    ? new StoreError("full", "no room for this site's data")
-    : new StoreError("blocked", `no data is kept for this site (${error?.name})`);
+    ? new StoreError("full", "no room is left")
+    : new StoreError("blocked", `no data is kept: ${error?.name}`);
 
 /** @param {string} name @returns {Promise<IDBDatabase>} */
 const connect = (name) => {
@@ -54,8 +54,10 @@ const mark = (use) => {
 export const indexedDbStore = (name = "deniable") => {
   const kept = `${name}:kept`;
   const inThisTab = oneByOne();
+  /** @type {(what: string, work: () => Promise<any>) => Promise<any>} */
+  const locked = (what, work) => (navigator.locks ? navigator.locks.request(`${name}:${what}`, work) : work());
   /** @type {(work: () => Promise<any>) => Promise<any>} */
-  const exclusively = (work) => inThisTab(() => (navigator.locks ? navigator.locks.request(`${name}:state`, work) : work()));
+  const exclusively = (work) => inThisTab(() => locked(TABLE, work));
 
   /** @returns {Promise<State | undefined>} */
   const load = async (/** @type {IDBDatabase} */ database) => done(database.transaction(TABLE).objectStore(TABLE).get(TABLE));
@@ -94,6 +96,7 @@ export const indexedDbStore = (name = "deniable") => {
           database.close();
         }
       }),
+    alone: (work) => locked("upload", work),
     forget: () =>
       exclusively(async () => {
         await done(indexedDB.deleteDatabase(name));

@@ -23,8 +23,8 @@ export const refuse = (name) => {
  */
 export const must = (holds) => (value, name) => (holds(value) ? value : refuse(name));
 
-/** @param {number} least @param {number} most @returns {Check<number>} */
-export const whole = (least, most) => must((value) => Number.isInteger(value) && value >= least && value <= most);
+/** A whole number of a canonical tree, which has no others. @param {number} least @param {number} most @returns {Check<number>} */
+export const whole = (least, most) => must((value) => typeof value === "number" && value >= least && value <= most);
 
 /** A double above 0 and at most `most`; or, if it is `open`, below it. @param {number} most @returns {Check<number>} */
 export const double = (most, open = false) => (value, name) =>

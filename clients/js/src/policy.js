@@ -1,6 +1,6 @@
 /** The owner's settings: who may ask, through whom, and what answers may cost. What is not named is refused. */
 
-import { any, list, must, orNull, seconds, shape, time } from "./checks.js";
+import { any, list, must, orNull, shape } from "./checks.js";
 import { Fraction } from "./fraction.js";
 import { Refusal } from "./signing.js";
 
@@ -48,6 +48,8 @@ const DEFAULTS = {
 
 /** @type {import("./checks.js").Check<string[]>} */
 const names = list(any);
+/** @param {number} least @returns {import("./checks.js").Check<number>} */
+const natural = (least) => must((value) => Number.isSafeInteger(value) && value >= least);
 const SETTINGS = shape(
   {
     analysts: orNull(names),
@@ -55,13 +57,13 @@ const SETTINGS = shape(
     epsilon_per_answer: /** @type {import("./checks.js").Check<string | number>} */ (any),
     limits: /** @type {import("./checks.js").Check<Limit[]>} */ (list(any)),
     strata: names,
-    queue_messages: seconds,
-    queue_age: seconds,
-    upload_within: time,
-    clock_tolerance: seconds,
+    queue_messages: natural(1),
+    queue_age: natural(1),
+    upload_within: natural(0),
+    clock_tolerance: natural(1),
     deadline: /** @type {import("./checks.js").Check<number>} */ (must((value) => value > 0 && value <= 60)),
   },
-  { slot: time },
+  { slot: natural(0) },
 );
 
 export class Policy {

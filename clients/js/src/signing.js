@@ -6,7 +6,7 @@
 
 import { concat, digest, hex, isText, parsed, unhex, utf8 } from "./bytes.js";
 import { FormError, encode, read } from "./canonical.js";
-import { flag, key, like, list, shape, whole } from "./checks.js";
+import { flag, key, like, list, must, shape } from "./checks.js";
 import { verify } from "./ed25519.js";
 import { Header, Query, SEPARATOR, applied, readEnvelope, readVersion, within } from "./query.js";
 
@@ -34,7 +34,7 @@ export class Refusal extends Error {
   }
 }
 
-const moment = whole(-(2 ** 53), 2 ** 53);
+const moment = /** @type {import("./checks.js").Check<number>} */ (must(Number.isSafeInteger));
 const trustedKey = shape({ owner: like(/^/), public: key, valid_from: moment, valid_until: moment, revoked: flag }, {}, true);
 /** @typedef {ReturnType<typeof trustedKey>} TrustedKey `public` is 64 hexadecimal digits; times are seconds since 1970 */
 

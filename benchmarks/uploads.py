@@ -19,7 +19,8 @@ worktree and run with what its extra `service` installs (neither uvloop nor http
 the same time, in turns of some hundred requests, so that other work on the machine slows both
 alike. Figures are by the processor time of the proxy, which a busy machine hardly changes, and by
 the clock. `--toml` prints ours as `deniable size --figures` reads them; `--alone` leaves the
-previous release out.
+previous release out. `--pages` measures only what it costs to be open to web pages (CORS): uploads
+to a proxy that names no origin, beside one that names some, from devices and from pages.
 """
 
 from __future__ import annotations
@@ -132,13 +133,14 @@ def new_tokens(command: list[str], folder: Path, role: str, count: int) -> list[
 
 @contextlib.contextmanager
 def running_proxy(
-    query: Query, n_tokens: int, tls: bool, command: list[str] = OURS
+    query: Query, n_tokens: int, tls: bool, command: list[str] = OURS, more: str = ""
 ) -> Iterator[Target]:
-    """A proxy that has the query and the tokens; `command` says of which release."""
+    """A proxy that has the query and the tokens; `command` says of which release, `more` what else
+    is in its settings."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "data").mkdir()
-        settings = 'folder = "data"\nport = 0\n'
+        settings = f'folder = "data"\nport = 0\n{more}'
         context = None
         if tls:
             certificate = self_signed(folder, "proxy")
@@ -211,8 +213,9 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def uploads_of(query: Query, tokens: list[str]) -> Callable[[int], bytes]:
-    """The whole request of each device: a head as httpx writes it, and one share."""
+def uploads_of(query: Query, tokens: list[str], more: str = "") -> Callable[[int], bytes]:
+    """The whole request of each device: a head as httpx writes it, with more lines if they are
+    given, and one share."""
     random = np.random.default_rng(1)
     shares = random.integers(0, 1 << 64, (len(tokens), 10), dtype=np.uint64)
     shares[:, 0] = VERSION | KIND << 8 | query.schedule.epoch_of(int(time.time())) << 32
@@ -224,7 +227,7 @@ def uploads_of(query: Query, tokens: list[str]) -> Callable[[int], bytes]:
             "POST /v1/shares HTTP/1.1\r\nHost: 127.0.0.1:8600\r\nAccept: */*\r\nAccept-Encoding:"
             " gzip, deflate\r\nConnection: keep-alive\r\nUser-Agent:"
             f" python-httpx/0.28.1\r\nAuthorization: Bearer {tokens[i]}\r\nContent-Type:"
-            f" application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+            f" application/octet-stream\r\n{more}Content-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
@@ -407,6 +410,39 @@ def calibrate(n: int, at_once: int, previous: list[str] | None) -> dict[str, lis
     return found
 
 
+def report_pages(n: int, at_once: int) -> None:
+    """What uploads lose at a proxy that is open to pages."""
+    query, origin = question(), "https://poll.example"
+    named = f'[browser]\norigins = ["https://other.example", "{origin}"]\n'
+    print(
+        f"{n:,} uploads each, {at_once} at once, in turns; per second of the proxy's processor time"
+        " (by the clock)"
+    )
+
+    def uploads(line: str) -> Callable[[Target], Callable[[int], bytes]]:
+        return lambda target: uploads_of(query, target.tokens, line)
+
+    for who, line in (("devices", ""), ("pages", f"Origin: {origin}\r\n")):
+        with contextlib.ExitStack() as stack:
+            targets = [
+                stack.enter_context(running_proxy(query, n, False, more=more))
+                for more in ("", named)
+            ]
+            closed, opened = measure(
+                targets,
+                uploads(line),
+                n,
+                at_once,
+                True,
+                40,
+            )
+        print(
+            f"  from {who:<8} closed to pages {closed.processor:7,.0f} ({closed.clock:6,.0f}), open"
+            f" {opened.processor:7,.0f} ({opened.clock:6,.0f}):"
+            f" {100 * (1 - opened.processor / closed.processor):+.1f} % lost"
+        )
+
+
 def p99_at(per_second: float, seconds: float, at_once: int) -> float:
     query = question()
     n = int(per_second * seconds)
@@ -450,7 +486,11 @@ def main() -> None:
         "--toml", action="store_true", help="print figures for deniable size --figures"
     )
     parser.add_argument("--alone", action="store_true", help="leave the previous release out")
+    parser.add_argument("--pages", action="store_true", help="what being open to web pages costs")
     given = parser.parse_args()
+    if given.pages:
+        report_pages(given.uploads, given.at_once)
+        return
     with contextlib.ExitStack() as stack:
         previous = None if given.alone or given.toml else stack.enter_context(previous_release())
         _report(given.uploads, given.at_once, previous, given.toml)

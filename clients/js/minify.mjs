@@ -24,12 +24,11 @@ const { minify } = require("terser");
 // Names that only the client's own modules use: not stored, sent, signed, set by an app or shown to one.
 const INTERNAL = `
   lowClosed highClosed refuseOverlaps positions complete indices holds follow ranges exact names
-  ofDouble ofDecimal exceeds ceiling nearest minus over plus double
-  coin below pick subset more block
+  ofDouble exceeds ceiling nearest minus over plus double
+  less coin below pick subset more block
   unary lifetime permanent replay draw loss
   mostRows rowCost readable epochOf endOf channelTag queryTag sizeClass header tree
-  readMechanism checkAnswers checkBudget checkEnvelope checkDelegate trusted lists keeps
-  unknownToken retryAfter early final
+  readMechanism checkAnswers checkBudget checkEnvelope checkDelegate trusted lists keeps unknownToken retryAfter final early settings rank word patterns matches
   facts rowsOf unsaved isOn walk answerEach tokenOf sourceOf
 `.trim().split(/\s+/);
 

@@ -1,8 +1,9 @@
-"""The JavaScript client in a browser: on all vectors, and as an app uses it, with proxies of other
-origins."""
+"""The JavaScript client in a browser: on all vectors, and as an app uses it, over TLS and with
+proxies of other origins."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import WebDriverException
 
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
@@ -18,6 +20,7 @@ from deniable.queries.signed.keys import AnalystKey
 from deniable.queries.signed.signing import sign
 from toolkit.servers import loopback
 from toolkit.servers.browser import Browser
+from toolkit.servers.certificates import self_signed
 from toolkit.servers.pages import PageServer
 from toolkit.servers.proxies import ProxyProcess
 
@@ -47,9 +50,9 @@ const done = arguments[arguments.length - 1];
 """
 
 
-@pytest.fixture(scope="module")
-def page() -> Iterator[PageServer]:
-    server = PageServer()
+@pytest.fixture
+def page(browser: Browser) -> Iterator[PageServer]:
+    server = PageServer(browser.certificate)
     yield server
     server.close()
 
@@ -62,11 +65,27 @@ def test_a_browser_agrees_with_all_vectors(browser: Browser, page: PageServer) -
     assert said["steps"] >= 1000
 
 
-class Crowd:
-    """Two proxies that pages of one origin may use, and a query that asks the example's trips."""
+def test_the_browser_trusts_no_certificate_but_the_tests_own(
+    browser: Browser, tmp_path: Path
+) -> None:
+    server = PageServer(self_signed(tmp_path, "another"))
+    try:
+        with contextlib.suppress(WebDriverException):  # some versions say so, others only show it
+            browser.open(f"{server.origin}/blank.html")
+        assert "ERR_CERT_AUTHORITY_INVALID" in browser.run("return document.body.innerText")
+    finally:
+        server.close()
 
-    def __init__(self, folder: Path, page: PageServer) -> None:
-        settings = f'[enrolment]\nmode = "open"\n[browser]\norigins = ["{page.origin}"]\n'
+
+class Crowd:
+    """Two proxies that pages of one origin may use, over TLS, and a query that asks the example's
+    trips."""
+
+    def __init__(self, folder: Path, page: PageServer, certificate: Path) -> None:
+        settings = (
+            f'[tls]\ncertificate = "{certificate}"\nkey = "{certificate.with_suffix(".key")}"\n'
+            f'[enrolment]\nmode = "open"\n[browser]\norigins = ["{page.origin}"]\n'
+        )
         self.proxies = [ProxyProcess(folder / name, settings) for name in ("one", "two")]
         self.addresses = [proxy.start() for proxy in self.proxies]
         origin = int(time.time()) // EVERY * EVERY - 100 * EVERY
@@ -118,8 +137,8 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd(tmp_path: Path, page: PageServer) -> Iterator[Crowd]:
-    found = Crowd(tmp_path, page)
+def crowd(tmp_path: Path, browser: Browser, page: PageServer) -> Iterator[Crowd]:
+    found = Crowd(tmp_path, page, browser.certificate)
     yield found
     found.close()
 
@@ -153,6 +172,7 @@ def answered(browser: Browser) -> list[int]:
 def test_an_app_enrols_polls_answers_uploads_and_shows_receipts(
     browser: Browser, page: PageServer, crowd: Crowd
 ) -> None:
+    assert {page.origin[:8], *(address[:8] for address in crowd.addresses)} == {"https://"}
     open_app(browser, page)
     ask(browser, "me.record('trips', { distance: 3.2 })")
     browser.click("answer")

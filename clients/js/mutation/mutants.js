@@ -47,8 +47,8 @@ export const MUTANTS = [
   },
   {
     file: "words.js",
-    from: "Number(t.high === high) & Number(t.low <= low)",
-    to: "Number(t.high === high) & Number(t.low < low)",
+    from: "reached + 1 - this.less(place, t)",
+    to: "reached + this.less(place, t)",
   },
   {
     file: "words.js",
@@ -127,8 +127,8 @@ export const MUTANTS = [
   },
   {
     file: "fraction.js",
-    from: "return Fraction.parse(String(value));",
-    to: "return Fraction.ofDouble(value);",
+    from: "const text = String(given);",
+    to: "const text = String(given); if (typeof given === \"number\") return Fraction.ofDouble(given);",
   },
   {
     file: "fraction.js",
@@ -692,8 +692,8 @@ export const MUTANTS = [
   },
   {
     file: "ledger.js",
-    from: "spent.plus(cost).exceeds(Fraction.ofDecimal(budget.epsilon))",
-    to: "spent.plus(sum).exceeds(Fraction.ofDecimal(budget.epsilon))",
+    from: "spent.plus(cost).exceeds(Fraction.parse(budget.epsilon))",
+    to: "spent.plus(sum).exceeds(Fraction.parse(budget.epsilon))",
   },
   {
     file: "ledger.js",
@@ -878,8 +878,8 @@ export const MUTANTS = [
   },
   {
     file: "checks.js",
-    from: "else if (check || !open) refuse(at, given[part]);",
-    to: "else if (check) refuse(at, given[part]);",
+    from: "else if (check || !open) refuse(at);",
+    to: "else if (check) refuse(at);",
   },
   {
     file: "checks.js",
@@ -923,9 +923,13 @@ export const MUTANTS = [
   },
   {
     file: "bytes.js",
-    from: "value = Math.floor(value / 256);",
-    to: "value >>= 8;",
-    equivalent: "every number is below 2^32 and takes 4 bytes, or is below 2^16",
+    from: "Math.floor(value / 256 ** i)",
+    to: "value >> (8 * i)",
+  },
+  {
+    file: "bytes.js",
+    from: "Math.floor(value / 256 ** i)",
+    to: "Math.trunc(value / 256 ** i)",
   },
   {
     file: "asking.js",
@@ -934,7 +938,7 @@ export const MUTANTS = [
   },
   {
     file: "asking.js",
-    from: "if (each.length !== size) refuse(name, each);",
+    from: "if (each.length !== size) refuse(name);",
     to: "",
   },
 ];

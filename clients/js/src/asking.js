@@ -23,7 +23,7 @@ export const isName = (name) => typeof name === "string" && NAME.test(name);
  */
 const byLanguage = (check) => (value, name) => {
   const parts = Object.entries(table(value, name));
-  if (!parts.length || parts.length > MOST_LANGUAGES) refuse(name, parts.length);
+  if (!parts.length || parts.length > MOST_LANGUAGES) refuse(name);
   return Object.fromEntries(parts.map(([each, part]) => [language(each, name), check(part, `${name}.${each}`)]));
 };
 
@@ -39,14 +39,14 @@ const checkForm = (columns) => {
   const known = languages(columns[0].question ?? {}).join();
   for (const { question, labels, overlapping, choices, size, name } of columns) {
     const same = question && labels && [question, labels].every((texts) => languages(texts).join() === known);
-    if (!same || overlapping || choices.includes(null)) return refuse(name, "this form");
+    if (!same || overlapping || choices.includes(null)) return refuse(name);
     for (const each of Object.values(labels)) {
-      if (each.length !== size) refuse(name, each);
+      if (each.length !== size) refuse(name);
       different(name, each);
     }
     for (const each of [...Object.values(question), ...Object.values(labels).flat()]) length += Array.from(each).length;
   }
-  if (length > LONGEST_FORM) refuse("columns", length);
+  if (length > LONGEST_FORM) refuse("columns");
 };
 
 /**
@@ -54,11 +54,11 @@ const checkForm = (columns) => {
  * @param {{ask?: "form" | "value", sql: string, value?: string, rows: string, once?: true, memoize: boolean}} query @param {Column[]} columns
  */
 export const checkAsking = ({ ask, sql, value, rows, once, memoize }, columns) => {
-  if ((sql === "") !== (ask !== undefined) || (value !== undefined) !== (ask === "value")) refuse("ask", ask);
+  if ((sql === "") !== (ask !== undefined) || (value !== undefined) !== (ask === "value")) refuse("ask");
   if (ask === "form") checkForm(columns);
-  else if (columns.some((column) => column.question || column.labels)) refuse("ask", ask);
-  if (ask === "value" && ![value, ...columns.map((column) => column.name)].every(isName)) refuse("value", value);
-  if ((ask === "form" && rows === "several") || (once && memoize)) refuse("rows", rows);
+  else if (columns.some((column) => column.question || column.labels)) refuse("ask");
+  if (ask === "value" && ![value, ...columns.map((column) => column.name)].every(isName)) refuse("value");
+  if ((ask === "form" && rows === "several") || (once && memoize)) refuse("rows");
 };
 
 /**

@@ -35,12 +35,12 @@ class Range {
     if (bucket instanceof F64 && !Object.is(bucket.value, -0)) {
       return new Range(bucket.value, bucket.value, true, true);
     }
-    const found = RANGE.exec(String(bucket)) ?? refuse(name, bucket);
+    const found = RANGE.exec(String(bucket)) ?? refuse(name);
     const [low, high] = [found[2], found[3]].map((part) => Number(part.replace("inf", "Infinity")));
     const range = new Range(low, high, found[1] === "[", found[4] === "]");
     // It contains a number, is open at an infinite end, and its bounds are in their shortest form.
     const closed = (Math.abs(low) === Infinity && range.lowClosed) || (Math.abs(high) === Infinity && range.highClosed);
-    return closed || range.first > range.last || low === high || range.label !== bucket ? refuse(name, bucket) : range;
+    return closed || range.first > range.last || low === high || range.label !== bucket ? refuse(name) : range;
   }
 
   get label() {
@@ -68,7 +68,7 @@ class Text {
       return;
     }
     const [[kind, written], ...more] = Object.entries(shape({}, { glob: words, regex: words })(bucket, name));
-    if (more.length) refuse(name, bucket);
+    if (more.length) refuse(name);
     this.pattern = pattern(/** @type {"glob" | "regex"} */ (kind), written);
     this.label = `${kind}:${written}`;
   }
@@ -116,14 +116,14 @@ export class Column {
   refuseOverlaps(at) {
     const ranges = this.buckets.filter((bucket) => bucket instanceof Range);
     ranges.forEach((range, i) => {
-      if (i && range.first <= ranges[i - 1].last) refuse(at, range.label);
+      if (i && range.first <= ranges[i - 1].last) refuse(at);
     });
     const exact = this.buckets.flatMap((bucket) => (bucket instanceof Text && bucket.exact !== undefined ? [bucket.exact] : []));
     const patterns = this.patterns;
-    if (patterns.length * this.buckets.length > MOST_COMPARISONS) refuse(at, patterns.length);
+    if (patterns.length * this.buckets.length > MOST_COMPARISONS) refuse(at);
     different(at, exact);
     const both = exact.some((each) => patterns.some((pattern) => pattern.matches(each)));
-    if (both || overlap(patterns)) refuse(at, "two buckets that overlap");
+    if (both || overlap(patterns)) refuse(at);
   }
 
   /** All buckets that a value is in, ascending; that of `other`, or none, if it is in no other. @param {Value} value */
@@ -153,7 +153,7 @@ export class Buckets {
       const each = names.reduce((n, label) => n + Array.from(label + name).length + 3, 0);
       return sum + (this.size / size) * each;
     }, 0);
-    if (this.size < 2 || this.size > MOST_BUCKETS || characters > LONGEST_LABELS) refuse("columns", this.size);
+    if (this.size < 2 || this.size > MOST_BUCKETS || characters > LONGEST_LABELS) refuse("columns");
     different("columns", this.labels);
   }
 

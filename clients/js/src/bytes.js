@@ -1,31 +1,15 @@
 /** Bytes: hexadecimal digits, UTF-8, little-endian numbers. */
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** @param {Uint8Array} bytes */
-export const hex = (bytes) => {
-  let out = "";
-  for (const byte of bytes) out += (byte < 16 ? "0" : "") + byte.toString(16);
-  return out;
-};
+export const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-/**
- * The bytes that hexadecimal digits write, or null if they are something else.
- * @param {string} digits
- */
-export const unhex = (digits) => {
-  if (digits.length % 2 || /[^0-9a-fA-F]/.test(digits)) return null;
-  const out = new Uint8Array(digits.length / 2);
-  for (let i = 0; i < out.length; i++) out[i] = parseInt(digits.substr(2 * i, 2), 16);
-  return out;
-};
+/** The bytes that pairs of hexadecimal digits write. @param {string} digits */
+export const unhex = (digits) => Uint8Array.from(digits.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
 /** @param {string} text */
 export const utf8 = (text) => encoder.encode(text);
-
-/** @param {Uint8Array} bytes */
-export const fromUtf8 = (bytes) => decoder.decode(bytes);
 
 /**
  * Whether a text has a UTF-8 form: no half of a surrogate pair.
@@ -49,14 +33,7 @@ export const concat = (...parts) => {
  * @param {number} value
  * @param {number} n
  */
-export const little = (value, n) => {
-  const out = new Uint8Array(n);
-  for (let i = 0; i < n; i++) {
-    out[i] = value & 255;
-    value = Math.floor(value / 256);
-  }
-  return out;
-};
+export const little = (value, n) => Uint8Array.from({ length: n }, (_, i) => Math.floor(value / 256 ** i));
 
 /** How texts, or digits, compare. @param {string} a @param {string} b */
 export const compare = (a, b) => (a < b ? -1 : Number(a > b));

@@ -19,12 +19,8 @@ export class F64 {
 /** @typedef {{[key: string]: Tree}} Table */
 /** @typedef {null | boolean | string | number | bigint | F64 | any[] | Table} Tree */
 
-/** What is not in canonical form, or not a query: the message says what is wrong. */
-export class FormError extends Error {
-  constructor(rule = "it is not in canonical form") {
-    super(rule);
-  }
-}
+/** What is not a query, or not in canonical form: the message names the part that breaks a rule. */
+export class FormError extends Error {}
 
 const DEEPEST = 100;
 

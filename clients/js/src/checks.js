@@ -1,18 +1,18 @@
 /**
- * Checks of a canonical tree's parts. A check takes a value and its name; it gives the value, doubles
- * as numbers, or throws a {@link FormError} that names it. docs/queries.md has the rules in words.
+ * Checks of a canonical tree's parts, and of what an app sets. A check takes a value and its name; it gives the value, doubles
+ * as numbers, or throws a {@link FormError} with its name. docs/queries.md has the rules in words, and
+ * `deniable query check` tells an analyst which one is broken.
  */
 
 import { F64, FormError } from "./canonical.js";
 
 /** @template T @typedef {(value: any, name: string) => T} Check */
 
-export const LATEST = 2 ** 40; // seconds: some 35,000 years
+const LATEST = 2 ** 40; // seconds: some 35,000 years
 
-/** @param {string} name @param {any} value @returns {never} */
-export const refuse = (name, value) => {
-  const shown = value instanceof F64 ? value.value : typeof value === "object" ? JSON.stringify(value) : value;
-  throw new FormError(`${name} = ${shown} breaks a rule of queries`);
+/** @param {string} name @returns {never} */
+export const refuse = (name) => {
+  throw new FormError(`${name} is not valid`);
 };
 
 /**
@@ -21,14 +21,14 @@ export const refuse = (name, value) => {
  * @param {(value: any) => boolean} holds
  * @returns {Check<T>}
  */
-const must = (holds) => (value, name) => (holds(value) ? value : refuse(name, value));
+export const must = (holds) => (value, name) => (holds(value) ? value : refuse(name));
 
-/** @param {number} least @param {number} most @returns {Check<number>} */
+/** A whole number of a canonical tree, which has no others. @param {number} least @param {number} most @returns {Check<number>} */
 export const whole = (least, most) => must((value) => typeof value === "number" && value >= least && value <= most);
 
 /** A double above 0 and at most `most`; or, if it is `open`, below it. @param {number} most @returns {Check<number>} */
 export const double = (most, open = false) => (value, name) =>
-  value instanceof F64 && value.value > 0 && value.value <= most && !(open && value.value === most) ? value.value : refuse(name, value);
+  value instanceof F64 && value.value > 0 && value.value <= most && !(open && value.value === most) ? value.value : refuse(name);
 
 /** A text that matches a pattern from end to end. @param {RegExp} pattern @returns {Check<string>} */
 export const like = (pattern) => must((value) => typeof value === "string" && pattern.test(value));
@@ -85,7 +85,7 @@ export const orNull = (check) => (value, name) => (value === null ? null : check
 export const list = (check, least = 0, most = Infinity) => (value, name) =>
   Array.isArray(value) && value.length >= least && value.length <= most
     ? value.map((part, i) => check(part, `${name}[${i}]`))
-    : refuse(name, value);
+    : refuse(name);
 
 /** A table of any keys. @type {Check<{[key: string]: any}>} */
 export const table = must((value) => typeof value === "object" && value && !Array.isArray(value) && !(value instanceof F64));
@@ -106,12 +106,12 @@ export const shape = (required, optional, open = false) => (value, name) => {
     const at = name ? `${name}.${part}` : part;
     const check = Object.hasOwn(required, part) ? required[part] : Object.hasOwn(optional, part) && optional[part];
     if (check && part in given) out[part] = check(given[part], at);
-    else if (check || !open) refuse(at, given[part]);
+    else if (check || !open) refuse(at);
   }
   return out;
 };
 
 /** Refuse a list with the same text twice. @param {string} name @param {string[]} texts */
 export const different = (name, texts) => {
-  if (new Set(texts).size < texts.length) refuse(name, texts);
+  if (new Set(texts).size < texts.length) refuse(name);
 };

@@ -121,13 +121,19 @@ export class Client {
     });
   }
 
+  /** A signed query that is trusted now, and asks in this way if one is given. @param {string} signed @param {"form"} [ask] */
+  async read(signed, ask) {
+    const { query } = await authenticate(this.ring, signed, this.now);
+    if (ask && query.given.ask !== ask) throw new TypeError(`query ${query.given.id} is no ${ask}`);
+    return query;
+  }
+
   /**
    * What a person chose in a form: one row or, where several buckets may be chosen, one for each choice.
    * @param {string} signed the query @param {{[column: string]: Value}[]} rows
    */
   async fill(signed, rows) {
-    const { query } = await authenticate(this.ring, signed, this.now);
-    if (query.given.ask !== "form") throw new TypeError(`query ${query.given.id} is not a form`);
+    const query = await this.read(signed, "form");
     await this.change((state) => void (state.forms[query.name] = rows.map(stored)));
   }
 
@@ -136,9 +142,8 @@ export class Client {
    * @param {string} signed @param {readonly string[]} [languages]
    */
   async form(signed, languages = typeof navigator === "object" ? navigator.languages ?? [] : []) {
-    const { query } = await authenticate(this.ring, signed, this.now);
-    return query.buckets.columns.map(({ name, question, labels, choices, other }) => {
-      if (!question || !labels) throw new TypeError(`query ${query.given.id} is not a form`);
+    const query = await this.read(signed, "form");
+    return query.buckets.columns.map(({ name, question = {}, labels = {}, choices, other }) => {
       const language = languageOf(question, languages);
       const values = /** @type {Value[]} */ ([...choices, ...(other ? [null] : [])]);
       return { name, language, question: question[language], choices: labels[language].map((label, i) => ({ label, value: values[i] })) };
@@ -162,7 +167,7 @@ export class Client {
    */
   async preview(signed) {
     const state = structuredClone(await this.change((kept) => kept));
-    const { query } = await authenticate(this.ring, signed, this.now);
+    const query = await this.read(signed);
     const source = await this.rowsOf(query, state, this.policy);
     const { receipt, out } = await this.walk(state, signed, this.now);
     const rows = source && "rows" in source ? source.rows : [];
@@ -183,8 +188,7 @@ export class Client {
 
   /** @param {State} state @param {string} text @param {number} now */
   walk(state, text, now) {
-    const { ring, policy, words, skew } = this;
-    return answer({ state, ring, policy, text, now, words, skew, sourceOf: (query) => this.rowsOf(query, state, policy) });
+    return answer({ ...this, state, text, now, sourceOf: (query) => this.rowsOf(query, state, this.policy) });
   }
 
   /**
@@ -209,17 +213,10 @@ export class Client {
     return [...new Set(reached.flatMap(({ queries }) => queries))];
   }
 
-  /** Upload what is due. @returns {Promise<Uploaded>} */
-  async upload() {
-    if (!(await this.enabled())) return { sent: 0, refused: 0, expired: 0, waiting: 0, problems: [] };
-    return upload({
-      change: (work) => this.change(work),
-      transport: this.transport,
-      tokenOf: (proxy) => this.tokenOf(proxy),
-      allowed: (proxy) => this.policy.proxies.includes(proxy),
-      now: this.now,
-      words: this.words,
-    });
+  /** Upload what is due; of several tabs, one after the other, so that no share is sent twice. @returns {Promise<Uploaded>} */
+  upload() {
+    const work = () => upload(this);
+    return this.store.alone ? this.store.alone(work) : work();
   }
 
   /** The token for a proxy, for which the device enrols if it has none. @param {string} address */
@@ -295,7 +292,7 @@ export class Client {
       const receipts = await this.answerAll().catch(() => []);
       if (stopped) return;
       onRound(receipts);
-      const rest = (every * 1000 * (500 + this.words.below(1000))) / 1000;
+      const rest = every * (500 + this.words.below(1000)); // milliseconds
       timer = setTimeout(rounds, Math.max(0, start + rest - this.clock()));
     };
     timer = setTimeout(rounds, 0);

@@ -38,7 +38,7 @@ export class ConformingDevice {
       policy: this.policy,
       text: question.query,
       now: question.now,
-      words: scriptedWords(unhex(question.random) ?? new Uint8Array()),
+      words: scriptedWords(unhex(question.random)),
       sourceOf: () => question.rows && { rows: question.rows },
     });
     const lists = { reports: out.reports?.map(hex), messages: out.messages?.map(hex) };

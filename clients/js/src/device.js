@@ -48,7 +48,7 @@ import { Threshold } from "./words.js";
 
 /** A keyed hash of the question, to which permanent answers belong. @param {State} state @param {Query} query */
 const scopeOf = (state, query) => {
-  const hash = keyedHash(/** @type {Uint8Array} */ (unhex(state.secret)), query.scope);
+  const hash = keyedHash(unhex(state.secret), query.scope);
   return { hash, id: hex(hash(new Uint8Array(0))) };
 };
 
@@ -120,7 +120,7 @@ const memoized = (state, query, scope, sets, epoch, words) => {
   });
   const rows = kept.map((entry) => {
     if (entry) entry.spoke = epoch;
-    return /** @type {Uint8Array} */ (unhex(entry?.row ?? ""));
+    return unhex(entry?.row ?? "");
   });
   return mechanism.replay ? mechanism.replay(rows, words) : rows;
 };

@@ -43,10 +43,12 @@ export class Fraction {
   }
 
   /**
-   * What a decimal such as `2.5e-7`, or a fraction such as `5/2`, says.
-   * @param {string} text
+   * What a decimal such as `2.5e-7`, or a fraction such as `5/2`, says; a double counts as the shortest
+   * decimal that reads back as it, which is what a ledger adds.
+   * @param {string | number} given
    */
-  static parse(text) {
+  static parse(given) {
+    const text = String(given);
     const found = /^([+-]?)(\d*)(?:\.(\d*))?(?:e([+-]?\d{1,4}))?$/i.exec(text);
     if (found && (found[2] || found[3])) {
       const tail = found[3] ?? "";
@@ -60,14 +62,6 @@ export class Fraction {
       throw new RangeError(`${text} is not a number`);
     }
     return new Fraction(BigInt(n), BigInt(d));
-  }
-
-  /**
-   * A double as the shortest decimal that reads back as it: what a ledger adds.
-   * @param {number} value
-   */
-  static ofDecimal(value) {
-    return Fraction.parse(String(value));
   }
 
   /** @param {Fraction} other */

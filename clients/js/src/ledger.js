@@ -51,7 +51,7 @@ export const payment = (state, policy, query, scope, now) => {
   const due = cost.n > 0n || query.distinct > 1;
   if (due) {
     const spent = total(state.charges.filter((charge) => charge.analyst === analyst && charge.query === id));
-    if (budget.epsilon !== null && spent.plus(cost).exceeds(Fraction.ofDecimal(budget.epsilon))) {
+    if (budget.epsilon !== null && spent.plus(cost).exceeds(Fraction.parse(budget.epsilon))) {
       throw new Refusal("budget", budget.epsilon);
     }
     const others = scope === null ? state.charges : state.charges.filter((charge) => charge.scope !== scope);

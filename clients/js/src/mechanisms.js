@@ -3,7 +3,7 @@
  * reports of some true answers. Where an answer chooses a bit, it does so by arithmetic, not by a branch.
  */
 
-import { integer } from "./bytes.js";
+import { integer, little } from "./bytes.js";
 import { any, double, list, one as oneOf, orNull, refuse, shape, table, whole } from "./checks.js";
 import { Fraction, ONE, down, exp, fraction, loss, nearest, up } from "./fraction.js";
 import { Threshold } from "./words.js";
@@ -38,14 +38,10 @@ const pack = (bits) => {
 const width = (outputs) => (outputs <= 1 << 8 ? 1 : outputs <= 1 << 16 ? 2 : 4);
 
 /** @param {number} value @param {number} outputs */
-const number = (value, outputs) => Uint8Array.from({ length: width(outputs) }, (_, i) => (value >>> (8 * i)) & 255);
+const number = (value, outputs) => little(value, width(outputs));
 
 /** One coin for each of the k bits. @param {number} k @param {Threshold} t @param {Words} words */
-const coins = (k, t, words) => {
-  const bits = new Uint8Array(k);
-  for (let j = 0; j < k; j++) bits[j] = words.coin(t);
-  return bits;
-};
+const coins = (k, t, words) => Uint8Array.from({ length: k }, () => words.coin(t));
 
 /** Another of g values, uniform: `o` counts those besides `v`; v itself if h is 1. @param {number} h @param {number} o @param {number} v */
 const truthOr = (h, o, v) => {
@@ -61,7 +57,7 @@ const twoStepLoss = (true_, false_) => {
 
 /** @param {number} k @param {bigint} a @param {bigint} b @returns {Mechanism} */
 const unary = (k, a, b) => {
-  if (!(0n < b && b < a && a < ONE)) refuse("mechanism.a", a);
+  if (!(0n < b && b < a && a < ONE)) refuse("mechanism.a");
   const [one, zero] = [new Threshold(a), new Threshold(b)];
   const flips = Number(a === ONE / 2n);
   const ratio = new Fraction(a * (ONE - b), b * (ONE - a));
@@ -89,7 +85,7 @@ const unary = (k, a, b) => {
 
 /** Reports of permanent bits: first the coins for zeros of all rows, then those for ones. @param {number} k @param {bigint} p @param {bigint} q */
 const replaying = (k, p, q) => {
-  if (q <= p) refuse("q", q);
+  if (q <= p) refuse("q");
   const [low, high] = [new Threshold(p), new Threshold(q)];
   return (/** @type {Uint8Array[]} */ kept, /** @type {Words} */ words) => {
     const zeros = kept.map(() => pack(coins(k, low, words)));
@@ -125,7 +121,7 @@ export const twoSteps = (first, k, { p, q }) => replayed(first, k, rounded(p), r
 /** @param {number} k @param {bigint} flip @param {bigint} p @param {bigint} q @returns {Mechanism} */
 const rappor = (k, flip, p, q) => {
   const kept = ONE - flip;
-  if (2n * flip >= ONE) refuse("mechanism.f", flip);
+  if (2n * flip >= ONE) refuse("mechanism.f");
   const t = new Threshold(flip);
   /** @type {Mechanism} */
   const first = {
@@ -267,11 +263,11 @@ const LARGEST_MATRIX = 1024;
 
 /** @param {number} k @param {number[][]} rows @returns {Mechanism} */
 const matrix = (k, rows) => {
-  if (rows.length !== k || k > LARGEST_MATRIX || rows.some((row) => row.length !== k)) refuse("mechanism.P", rows.length);
+  if (rows.length !== k || k > LARGEST_MATRIX || rows.some((row) => row.length !== k)) refuse("mechanism.P");
   const columns = rows.map((_, v) => {
     const entries = rows.map((row) => Fraction.ofDouble(row[v]));
     const total = entries.reduce((sum, entry) => sum.plus(entry));
-    if (Math.abs(total.double - 1) > 1e-9) refuse("mechanism.P", total.double);
+    if (Math.abs(total.double - 1) > 1e-9) refuse("mechanism.P");
     const weights = entries.map((entry) => down(entry.over(total)));
     const largest = weights.indexOf(weights.reduce((a, b) => (b > a ? b : a)));
     weights[largest] += ONE - weights.reduce((a, b) => a + b);
@@ -298,8 +294,11 @@ const probability = double(1, true);
 /** @type {import("./checks.js").Check<Fraction>} */
 const epsilon = (value, name) => {
   const found = double(40)(value, name);
-  return found < 1e-9 ? refuse(name, value) : Fraction.ofDouble(found); // 64-bit coins are no finer
+  return found < 1e-9 ? refuse(name) : Fraction.ofDouble(found); // 64-bit coins are no finer
 };
+
+/** 1 / (e^x + 1), rounded up. @param {Fraction} x */
+const reciprocal = (x) => up(UNIT.over(exp(x).plus(UNIT)));
 
 /**
  * For each mechanism, the parameters it needs, those it may have, and how it is built for k buckets.
@@ -314,10 +313,10 @@ const KNOWN = {
   }],
   UnaryEncoding: [{ a: probability, b: probability }, {}, (k, { a, b }) => unary(k, rounded(a), rounded(b))],
   SymmetricUnary: [{ epsilon }, {}, (k, given) => {
-    const b = up(UNIT.over(exp(given.epsilon.over(fraction(2))).plus(UNIT)));
+    const b = reciprocal(given.epsilon.over(fraction(2)));
     return unary(k, ONE - b, b);
   }],
-  OptimizedUnary: [{ epsilon }, {}, (k, given) => unary(k, ONE / 2n, up(UNIT.over(exp(given.epsilon).plus(UNIT))))],
+  OptimizedUnary: [{ epsilon }, {}, (k, given) => unary(k, ONE / 2n, reciprocal(given.epsilon))],
   DirectEncoding: [{ epsilon }, {}, (k, given) => hashing(exp(given.epsilon), k, 0)],
   SubsetSelection: [{ epsilon }, {}, (k, given) => subset(k, exp(given.epsilon))],
   LocalHashing: [{ epsilon }, { g: orNull(whole(2, LARGEST_G)) }, (k, given) => {
@@ -335,7 +334,7 @@ const KNOWN = {
  */
 export const mechanism = (tree, k) => {
   const { name } = table(tree, "mechanism");
-  if (!Object.hasOwn(KNOWN, name)) return refuse("mechanism.name", name);
+  if (!Object.hasOwn(KNOWN, name)) return refuse("mechanism.name");
   const [required, optional, build] = KNOWN[name];
   return build(k, shape({ name: any, ...required }, optional)(tree, "mechanism"));
 };

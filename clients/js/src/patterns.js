@@ -85,7 +85,7 @@ const remembered = (make) => {
 
 /**
  * One pattern, ready to read texts. Why one is refused is for analysts, whom `deniable query check`
- * tells; a device says where.
+ * tells; a device says which.
  * @param {"glob" | "regex"} kind @param {string} source
  */
 export const pattern = (kind, source) => {
@@ -100,7 +100,7 @@ export const pattern = (kind, source) => {
 
   /** @returns {never} */
   const refuse = () => {
-    throw new FormError(`a pattern breaks a rule at character ${at + 1}`);
+    throw new FormError(source);
   };
 
   /** @param {bigint} last @param {bigint} first */
@@ -294,7 +294,7 @@ export const overlap = (patterns) => {
             queue.push([one.follow[a], other.follow[b]]);
           }
         }
-        if (work > MOST_WORK) throw new FormError("patterns are too complicated to compare");
+        if (work > MOST_WORK) throw new FormError("patterns");
       }
     }
   }

@@ -1,6 +1,6 @@
 /** The owner's settings: who may ask, through whom, and what answers may cost. What is not named is refused. */
 
-import { LATEST } from "./checks.js";
+import { any, list, must, orNull, shape } from "./checks.js";
 import { Fraction } from "./fraction.js";
 import { Refusal } from "./signing.js";
 
@@ -31,14 +31,14 @@ const DAY = 86_400;
  */
 
 const DEFAULTS = {
-  analysts: /** @type {string[] | null} */ (null),
-  refused: /** @type {string[]} */ ([]),
-  epsilon_per_answer: /** @type {string | number} */ (3),
-  limits: /** @type {Limit[]} */ ([
+  analysts: null,
+  refused: [],
+  epsilon_per_answer: 3,
+  limits: [
     { epsilon: 10, period: 30 * DAY, each_analyst: true },
     { epsilon: 30, period: 30 * DAY },
-  ]),
-  strata: /** @type {string[]} */ ([]),
+  ],
+  strata: [],
   queue_messages: 1000,
   queue_age: 14 * DAY,
   upload_within: 600,
@@ -46,29 +46,36 @@ const DEFAULTS = {
   deadline: 1,
 };
 
-/** @param {string | number} value */
-const exact = (value) => (typeof value === "number" ? Fraction.ofDecimal(value) : Fraction.parse(value));
+/** @type {import("./checks.js").Check<string[]>} */
+const names = list(any);
+/** @param {number} least @returns {import("./checks.js").Check<number>} */
+const natural = (least) => must((value) => Number.isSafeInteger(value) && value >= least);
+const SETTINGS = shape(
+  {
+    analysts: orNull(names),
+    refused: names,
+    epsilon_per_answer: /** @type {import("./checks.js").Check<string | number>} */ (any),
+    limits: /** @type {import("./checks.js").Check<Limit[]>} */ (list(any)),
+    strata: names,
+    queue_messages: natural(1),
+    queue_age: natural(1),
+    upload_within: natural(0),
+    clock_tolerance: natural(1),
+    deadline: /** @type {import("./checks.js").Check<number>} */ (must((value) => value > 0 && value <= 60)),
+  },
+  { slot: natural(0) },
+);
 
 export class Policy {
   /** @param {Settings} settings @param {string[]} proxies the addresses that may receive shares */
   constructor(settings, proxies) {
-    for (const name of Object.keys(settings)) {
-      if (!(name in DEFAULTS) && name !== "slot") throw new TypeError(`policy.${name} is not a setting`);
-    }
-    const given = { ...DEFAULTS, ...settings };
-    /** @type {[keyof typeof given, number][]} */
-    const whole = [["queue_messages", 1], ["queue_age", 1], ["upload_within", 0], ["clock_tolerance", 1]];
-    for (const [name, least] of whole) {
-      const value = /** @type {number} */ (given[name]);
-      if (!Number.isInteger(value) || value < least || value > LATEST) throw new RangeError(`policy.${name} = ${value} must be a whole number, at least ${least}`);
-    }
-    if (!(given.deadline > 0 && given.deadline <= 60)) throw new RangeError(`policy.deadline = ${given.deadline} must be a number, at most 60`);
+    const given = SETTINGS({ ...DEFAULTS, ...settings }, "policy");
     this.settings = given;
     this.proxies = proxies;
-    this.ceiling = exact(given.epsilon_per_answer);
-    this.limits = given.limits.map((limit) => ({ period: null, analyst: null, each_analyst: false, ...limit, epsilon: exact(limit.epsilon) }));
+    this.ceiling = Fraction.parse(given.epsilon_per_answer);
+    this.limits = given.limits.map((limit) => ({ period: null, analyst: null, each_analyst: false, ...limit, epsilon: Fraction.parse(limit.epsilon) }));
     /** Seconds reserved for one answer: nothing that follows from it happens earlier. */
-    this.slot = /** @type {{slot?: number}} */ (settings).slot ?? (given.upload_within ? Math.ceil(3 * given.deadline) + 6 : 0);
+    this.slot = given.slot ?? (given.upload_within ? Math.ceil(3 * given.deadline) + 6 : 0);
   }
 
   /** Seconds after the end of its epoch for which a share is kept: at most as long as the query accepts late answers. @param {Query} query */

@@ -34,7 +34,7 @@ const schedule = (value, name) => {
   const { origin, expires, every, window, slide } = given;
   const epochs = Math.floor((expires - origin) / every);
   const wholeWindows = window % every === 0 && slide % every === 0 && slide <= window;
-  return wholeWindows && expires >= origin + window && epochs <= MOST_EPOCHS ? { ...given, epochs } : refuse(name, given);
+  return wholeWindows && expires >= origin + window && epochs <= MOST_EPOCHS ? { ...given, epochs } : refuse(name);
 };
 
 const permission = shape(
@@ -62,8 +62,8 @@ export class Header {
     this.tree = table(read(content), "query");
     this.header = shape(HEADER, HEADER_TOO, true)(this.tree, "");
     const { format, channel, channel_owner: owner, permission: permitted } = this.header;
-    if (format.endsWith("2") !== Boolean(owner)) refuse("format", format);
-    if ((owner && channel === null) || (permitted && permitted.owner !== owner)) refuse("channel_owner", owner);
+    if (format.endsWith("2") !== Boolean(owner)) refuse("format");
+    if ((owner && channel === null) || (permitted && permitted.owner !== owner)) refuse("channel_owner");
   }
 
   /** Whose query it is, and which: versions, epochs and charges are counted by it. */
@@ -100,7 +100,7 @@ const COINS = /** @type {const} */ (["p", "q", "epsilon"]);
 /** @param {import("./checks.js").Check<number>} check @returns {import("./checks.js").Check<number[]>} */
 const range = (check) => (value, name) => {
   const found = list(check, 2, 2)(value, name);
-  return found[0] <= found[1] ? found : refuse(name, found);
+  return found[0] <= found[1] ? found : refuse(name);
 };
 
 /** What an analyst lets a controller change. */
@@ -182,23 +182,23 @@ export class Query extends Header {
     different("proxies", proxies);
     different("strata", strata.map((stratum) => stratum.name));
     checkAsking(this.given, columns);
-    if (utf8(sql).length > LONGEST_SQL) refuse("sql", sql);
-    if (most_rows > 1 !== (rows === "several")) refuse("most_rows", most_rows);
+    if (utf8(sql).length > LONGEST_SQL) refuse("sql");
+    if (most_rows > 1 !== (rows === "several")) refuse("most_rows");
     this.mechanism = this.readMechanism();
     this.checkAnswers();
     // The loss of one report, and what a ledger counts per row: of the permanent answer, if there is one.
     const report = this.mechanism.loss(ones);
     const charged = (memoize && this.mechanism.lifetime?.(ones)) || report;
-    this.rowCost = Fraction.ofDecimal(charged);
+    this.rowCost = Fraction.parse(charged);
     this.checkBudget(Fraction.ofDouble(report).times(fraction(most_rows)), Fraction.ofDouble(charged).times(fraction(most_rows * distinct)));
   }
 
   readMechanism() {
     const { instantaneous, memoize, size_class, mechanism: recipe } = this.given;
     const first = mechanism(recipe, this.buckets.size);
-    if (!first.unary && (instantaneous || !this.buckets.complete)) refuse("mechanism", recipe.name);
-    if (instantaneous && !memoize) refuse("instantaneous", instantaneous);
-    if ((64 << size_class) - 56 < first.bytes) refuse("size_class", size_class);
+    if (!first.unary && (instantaneous || !this.buckets.complete)) refuse("mechanism");
+    if (instantaneous && !memoize) refuse("instantaneous");
+    if ((64 << size_class) - 56 < first.bytes) refuse("size_class");
     return instantaneous ? twoSteps(first, this.buckets.size, instantaneous) : first;
   }
 
@@ -208,17 +208,17 @@ export class Query extends Header {
     const several = ones > 1;
     const needed = rows === "all" || columns.some((column) => column.overlapping);
     const possible = unary && rows !== "several" && ones <= size && lossOf(ones) <= LARGEST_LOSS;
-    if (several ? !possible : needed) refuse("ones", ones);
-    if (distinct > 1 && (!memoize || (!several && distinct > size + Number(!complete)))) refuse("distinct", distinct);
+    if (several ? !possible : needed) refuse("ones");
+    if (distinct > 1 && (!memoize || (!several && distinct > size + Number(!complete)))) refuse("distinct");
   }
 
   /** @param {Fraction} local of one epoch's reports @param {Fraction} life of all permanent answers */
   checkBudget(local, life) {
     const { budget, envelope, instantaneous } = this.given;
-    if (budget.relative_error !== undefined && (budget.error !== null || budget.proportion === undefined)) refuse("budget.relative_error", budget);
+    if (budget.relative_error !== undefined && (budget.error !== null || budget.proportion === undefined)) refuse("budget.relative_error");
     if (budget.epsilon !== null) {
       const most = Fraction.ofDouble(budget.epsilon);
-      if (local.exceeds(most) || (instantaneous && life.exceeds(most))) refuse("budget.epsilon", budget.epsilon);
+      if (local.exceeds(most) || (instantaneous && life.exceeds(most))) refuse("budget.epsilon");
     }
     if (envelope) this.checkEnvelope(envelope, local);
   }
@@ -236,7 +236,7 @@ export class Query extends Header {
         if (!(name in recipe)) return bounds === null;
         return within(recipe[name].value, bounds) && !(memoize && bounds && bounds[0] !== bounds[1]);
       });
-    if (!inside || local.exceeds(Fraction.ofDouble(envelope.epsilon_per_answer))) refuse("envelope", envelope.controller);
+    if (!inside || local.exceeds(Fraction.ofDouble(envelope.epsilon_per_answer))) refuse("envelope");
   }
 
   /** What an answer costs or, for memoized answers, all of them together. */
@@ -282,7 +282,7 @@ export const applied = (query, version) => {
   if (!recipe.inverted) delete recipe.inverted;
   let { strata } = query;
   if (version.strata) {
-    if (strata.length !== version.strata.length) refuse("strata", version.strata.length);
+    if (strata.length !== version.strata.length) refuse("strata");
     strata = strata.map((/** @type {object} */ stratum, /** @type {number} */ i) => ({ ...stratum, sampling: version.strata[i] }));
   }
   return write({ ...query, serial: version.serial, sampling: version.sampling, mechanism: recipe, strata });

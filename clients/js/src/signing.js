@@ -6,6 +6,7 @@
 
 import { concat, digest, hex, isText, parsed, unhex, utf8 } from "./bytes.js";
 import { FormError, encode, read } from "./canonical.js";
+import { flag, key, like, list, must, shape } from "./checks.js";
 import { verify } from "./ed25519.js";
 import { Header, Query, SEPARATOR, applied, readEnvelope, readVersion, within } from "./query.js";
 
@@ -33,18 +34,13 @@ export class Refusal extends Error {
   }
 }
 
-/**
- * @typedef {object} TrustedKey
- * @property {string} owner
- * @property {string} public 64 hexadecimal digits
- * @property {number} valid_from
- * @property {number} valid_until
- * @property {boolean} revoked
- */
+const moment = /** @type {import("./checks.js").Check<number>} */ (must(Number.isSafeInteger));
+const trustedKey = shape({ owner: like(/^/), public: key, valid_from: moment, valid_until: moment, revoked: flag }, {}, true);
+/** @typedef {ReturnType<typeof trustedKey>} TrustedKey `public` is 64 hexadecimal digits; times are seconds since 1970 */
 
 /** The id of a public key. @param {string} publicKey */
 export const keyId = async (publicKey) =>
-  hex(await digest("SHA-256", utf8("deniable key 1\0"), unhex(publicKey) ?? new Uint8Array())).slice(0, 16);
+  hex(await digest("SHA-256", utf8("deniable key 1\0"), unhex(publicKey))).slice(0, 16);
 
 /** The keys a device trusts. */
 export class Ring {
@@ -58,14 +54,7 @@ export class Ring {
    * @param {{keys: TrustedKey[]} | TrustedKey[]} file
    */
   static async of(file) {
-    const listed = Array.isArray(file) ? file : file.keys;
-    if (!Array.isArray(listed)) throw new TypeError("ring must be a list of keys");
-    for (const each of listed) {
-      const whole = Number.isSafeInteger(each.valid_from) && Number.isSafeInteger(each.valid_until);
-      if (!/^[0-9a-f]{64}$/.test(each.public) || typeof each.owner !== "string" || typeof each.revoked !== "boolean" || !whole) {
-        throw new TypeError(`ring: the key of ${each.owner} is not a key`);
-      }
-    }
+    const listed = list(trustedKey)(Array.isArray(file) ? file : file.keys, "ring");
     return new Ring(new Map(await Promise.all(listed.map(async (each) => /** @type {[string, TrustedKey]} */ ([await keyId(each.public), each])))));
   }
 
@@ -90,23 +79,20 @@ export class Ring {
 }
 
 /** @param {string} publicKey @param {string} signature hexadecimal @param {...Uint8Array} content */
-const signed = async (publicKey, signature, ...content) => {
-  const bytes = unhex(signature);
-  return bytes !== null && verify(unhex(publicKey) ?? new Uint8Array(), bytes, concat(...content));
-};
+const signed = (publicKey, signature, ...content) => verify(unhex(publicKey), unhex(signature), concat(...content));
 
 /** The fields of a signed query; nothing is verified yet. @param {string} text */
 export const parseSigned = (text) => {
   const fields = text.length > LARGEST ? null : parsed(text);
   const names = Object.keys(fields ?? {}).sort().join(" ");
-  const expected = ["format key query signature", "format key query signature version version_signature"];
-  const strings = expected.includes(names) && Object.values(fields).every((value) => typeof value === "string" && isText(value));
+  const expected = /^format key query signature( version version_signature)?$/.test(names);
+  const strings = expected && Object.values(fields).every((value) => typeof value === "string" && isText(value));
   if (!strings || fields.format !== FORMAT || !/^[0-9a-f]{16}$/.test(fields.key)) {
     throw new Refusal(UNUSABLE);
   }
   for (const name of ["signature", "version_signature"]) {
     const digits = String(fields[name] ?? "").replace(/[ \t\n\v\f\r]/g, "");
-    if (unhex(digits) === null) throw new Refusal(BAD_SIGNATURE);
+    if (!/^([0-9a-f]{2})*$/i.test(digits)) throw new Refusal(BAD_SIGNATURE);
     if (name in fields) fields[name] = digits;
   }
   return /** @type {{query: string, key: string, signature: string, version?: string, version_signature?: string}} */ (fields);
@@ -115,18 +101,18 @@ export const parseSigned = (text) => {
 /**
  * What `make` gives; a text that is not a query is refused for `reason`.
  * @template T
- * @param {() => T} make @param {string} [reason]
+ * @param {() => T | Promise<T>} make @param {string} [reason]
  */
-const readable = (make, reason = UNUSABLE) => {
+const readable = async (make, reason = UNUSABLE) => {
   try {
-    return make();
+    return await make();
   } catch (error) {
     if (!(error instanceof FormError)) throw error;
     throw new Refusal(reason, error.message);
   }
 };
 
-/** @param {Header} header @param {import("./signing.js").TrustedKey} key @param {Ring} ring @param {number} now */
+/** @param {Header} header @param {TrustedKey} key @param {Ring} ring @param {number} now */
 const checkChannel = async (header, key, ring, now) => {
   const { permission, channel_owner: owner, analyst, channel, most_rows, grace = 0, schedule } = header.header;
   if (!permission) {
@@ -154,15 +140,15 @@ const checkChannel = async (header, key, ring, now) => {
 const delegated = async (header, version, signature, ring, now) => {
   const stated = header.tree.envelope ?? null;
   if (stated === null) throw new Refusal(OUTSIDE);
-  const envelope = readable(() => readEnvelope(stated, "envelope"));
+  const envelope = await readable(() => readEnvelope(stated, "envelope"));
   const id = await keyId(envelope.controller);
   ring.checkDelegate(id, now);
   if (envelope.until !== null && now >= envelope.until) throw new Refusal(NOT_VALID, id);
   if (!(await signed(envelope.controller, signature, VERSION_SEPARATOR, utf8(version)))) {
     throw new Refusal(BAD_SIGNATURE, id);
   }
-  const tree = readable(() => read(version));
-  const given = readable(() => readVersion(tree, "version"));
+  const tree = await readable(() => read(version));
+  const given = await readable(() => readVersion(tree, "version"));
   const { inverted, ...coins } = given.mechanism;
   const { serial } = header.header;
   const inside =
@@ -173,7 +159,7 @@ const delegated = async (header, version, signature, ring, now) => {
     (envelope.inversion || !inverted) &&
     Object.entries(coins).every(([name, value]) => within(value, envelope[/** @type {"p"} */ (name)]));
   if (!inside) throw new Refusal(OUTSIDE, given.serial);
-  return { id, content: readable(() => applied(header.tree, /** @type {object} */ (tree))) };
+  return { id, content: await readable(() => applied(header.tree, /** @type {object} */ (tree))) };
 };
 
 /**
@@ -213,7 +199,7 @@ export const authenticate = async (ring, text, now) => {
   if (!(await signed(key.public, fields.signature, SEPARATOR, utf8(fields.query)))) {
     throw new Refusal(BAD_SIGNATURE, fields.key);
   }
-  const header = readable(() => new Header(fields.query));
+  const header = await readable(() => new Header(fields.query));
   if (header.header.analyst !== key.owner) throw new Refusal(BAD_SIGNATURE, fields.key);
   await checkChannel(header, key, ring, now);
   const keys = [fields.key];
@@ -224,10 +210,6 @@ export const authenticate = async (ring, text, now) => {
     keys.push(version.id);
     content = version.content;
   }
-  try {
-    return { ...(await parse(content)), keys };
-  } catch (error) {
-    if (!(error instanceof FormError)) throw error;
-    throw new Refusal(fields.version === undefined ? UNUSABLE : OUTSIDE, error.message);
-  }
+  const found = await readable(() => parse(content), fields.version === undefined ? UNUSABLE : OUTSIDE);
+  return { ...found, keys };
 };

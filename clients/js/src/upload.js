@@ -26,33 +26,24 @@ const backoff = (failures, words) => 1 + words.below(Math.min(LONGEST_WAIT, FIRS
 
 /**
  * Deliver what is due to the proxies that are not in a backoff, all of them at once.
- * @param {object} given
- * @param {<T>(work: (state: State) => T | Promise<T>) => Promise<T>} given.change
- * @param {import("./transport.js").Transport} given.transport
- * @param {(proxy: string) => Promise<string>} given.tokenOf
- * @param {(proxy: string) => boolean} given.allowed
- * @param {number} given.now
- * @param {Words} given.words
+ * @param {import("./client.js").Client} client
  * @returns {Promise<Uploaded>}
  */
-export const upload = async ({ change, transport, tokenOf, allowed, now, words }) => {
-  const { expired, proxies } = await change((state) => {
-    setClock(state, now);
-    const dropped = dropExpired(state, now);
-    const due = state.queue.filter((share) => share.due <= now && !((state.proxies[share.proxy]?.retryAt ?? 0) > now));
-    return { expired: dropped, proxies: [...new Set(due.map((share) => share.proxy))].sort() };
-  });
+export const upload = async (client) => {
+  const { now, words } = client;
   /** @type {Uploaded} */
-  const out = { sent: 0, refused: 0, expired, waiting: 0, problems: [] };
+  const out = { sent: 0, refused: 0, expired: 0, waiting: 0, problems: [] };
+  if (!(await client.enabled())) return out;
 
   /** @param {string} proxy */
   const deliver = async (proxy) => {
+    const allowed = client.policy.proxies.includes(proxy);
     for (let most = MOST_RECORDS; ; ) {
-      const shares = await change((state) => {
+      const shares = await client.change((state) => {
         const due = state.queue.filter((share) => share.proxy === proxy && share.due <= now);
         due.sort((a, b) => a.due - b.due || a.place - b.place);
         const batch = due.filter((share) => share.record.length === due[0].record.length).slice(0, most);
-        if (allowed(proxy)) for (const share of batch) share.tried = true; // stored before the first byte leaves
+        if (allowed) for (const share of batch) share.tried = true; // stored before the first byte leaves
         return batch;
       });
       if (!shares.length) return;
@@ -61,10 +52,10 @@ export const upload = async ({ change, transport, tokenOf, allowed, now, words }
         state.queue = state.queue.filter((share) => !places.has(share.place));
       };
       try {
-        if (!allowed(proxy)) throw new ProxyError("is no longer among the proxies you allow");
-        const token = await tokenOf(proxy);
-        await transport.send(proxy, token, concat(...shares.map((share) => unhex(share.record) ?? new Uint8Array())));
-        await change((state) => {
+        if (!allowed) throw new ProxyError("is not allowed");
+        const token = await client.tokenOf(proxy);
+        await client.transport.send(proxy, token, concat(...shares.map((share) => unhex(share.record))));
+        await client.change((state) => {
           remove(state);
           delete state.proxies[proxy];
         });
@@ -76,8 +67,8 @@ export const upload = async ({ change, transport, tokenOf, allowed, now, words }
           most = 1; // find out which of them it is
           continue;
         }
-        out.problems.push(`${proxy} ${error.message}, ${error.final ? "given up" : "to be tried again"}`);
-        await change((state) => {
+        out.problems.push(`${proxy} ${error.message}`);
+        await client.change((state) => {
           if (error.final) remove(state);
           else if (error.early) {
             for (const share of state.queue) if (places.has(share.place)) share.due = now + backoff(IF_EARLY, words);
@@ -99,7 +90,13 @@ export const upload = async ({ change, transport, tokenOf, allowed, now, words }
     state.proxies[proxy] = { failures: failures + 1, retryAt: now + wait };
   };
 
+  const proxies = await client.change((state) => {
+    setClock(state, now);
+    out.expired = dropExpired(state, now);
+    const due = state.queue.filter((share) => share.due <= now && !((state.proxies[share.proxy]?.retryAt ?? 0) > now));
+    return [...new Set(due.map((share) => share.proxy))].sort();
+  });
   await Promise.all(proxies.map(deliver));
-  out.waiting = await change((state) => state.queue.length);
+  out.waiting = await client.change((state) => state.queue.length);
   return out;
 };

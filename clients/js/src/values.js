@@ -11,11 +11,12 @@ import { Refusal } from "./signing.js";
 const DAY = 86_400;
 const KEPT = 30 * DAY;
 const MOST_ROWS = 10_000;
+const CONSTANT = /^\s*SELECT\s+(-?\d{1,15}(?:\.\d{1,15})?)\s*;?\s*$/i; // of a self-test: every device has this answer
 const SELECT = /^\s*SELECT\s+(\w+(?:\s*,\s*\w+)*)\s+FROM\s+(\w+)\s*;?\s*$/i;
 
 /** @param {string} name */
 const checkName = (name) => {
-  if (!isName(name)) throw new TypeError(`${name} must be 1 to 63 of a-z, 0-9 and _, not starting with a digit`);
+  if (!isName(name)) throw new TypeError(`${name} is not a name of a-z, 0-9 and _`);
 };
 
 /** A row as it is stored: integers that no double holds as texts in a list. @param {{[column: string]: Value}} row */
@@ -25,7 +26,7 @@ export const stored = (row) =>
       checkName(column);
       const found = typeof value === "boolean" ? Number(value) : value ?? null;
       if (typeof found === "bigint") return [column, [String(found)]];
-      if (found !== null && typeof found !== "string" && typeof found !== "number") throw new TypeError(`${column} must be a text, a number or null`);
+      if (found !== null && typeof found !== "string" && typeof found !== "number") throw new TypeError(`${column} is not a text, a number or null`);
       return [column, found];
     }),
   );
@@ -55,6 +56,8 @@ export const recordedRows = (query, state) => {
     if (!chosen) return null;
     return { rows: chosen.map((row) => query.buckets.columns.map((column) => restored(row[column.name]))) };
   }
+  const constant = CONSTANT.exec(query.given.sql);
+  if (constant && query.buckets.columns.length === 1) return { rows: [[Number(constant[1])]] };
   const wanted = reads(query);
   if (!wanted) return { refusal: new Refusal("forbidden SQL") };
   const known = state.values[wanted.name];

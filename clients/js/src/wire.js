@@ -26,11 +26,7 @@ export const message = ({ sizeClass, kind, stratum, epoch, queryTag, report, key
 };
 
 /** @param {Uint8Array[]} parts */
-const xor = (parts) => {
-  const out = parts[0].slice();
-  for (const part of parts.slice(1)) for (let i = 0; i < out.length; i++) out[i] ^= part[i];
-  return out;
-};
+const xor = (parts) => parts.reduce((sum, part) => sum.map((byte, i) => byte ^ part[i]));
 
 /**
  * What a device uploads to one proxy.

@@ -45,14 +45,21 @@ export class Words {
   }
 
   /**
+   * 1 if the word at this place is below t, otherwise 0.
+   * @param {number} place @param {Threshold} t
+   */
+  less(place, t) {
+    const low = this.block.getUint32(place, true);
+    const high = this.block.getUint32(place + 4, true);
+    return Number(high < t.high) | (Number(high === t.high) & Number(low < t.low));
+  }
+
+  /**
    * 1 with probability t / 2^64.
    * @param {Threshold} t
    */
   coin(t) {
-    const place = this.next();
-    const low = this.block.getUint32(place, true);
-    const high = this.block.getUint32(place + 4, true);
-    return Number(high < t.high) | (Number(high === t.high) & Number(low < t.low));
+    return this.less(this.next(), t);
   }
 
   /**
@@ -74,13 +81,7 @@ export class Words {
    */
   pick(edges) {
     const place = this.next();
-    const low = this.block.getUint32(place, true);
-    const high = this.block.getUint32(place + 4, true);
-    let reached = 0;
-    for (const t of edges) {
-      reached += Number(t.high < high) | (Number(t.high === high) & Number(t.low <= low));
-    }
-    return reached;
+    return edges.reduce((reached, t) => reached + 1 - this.less(place, t), 0);
   }
 
   /**

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { F64 } from "../src/canonical.js";
-import { ProxyError, StoreError, memoryStore, open } from "../src/index.js";
+import { ProxyError, Refusal, StoreError, memoryStore, open } from "../src/index.js";
 import { fileStore } from "../src/stores/file.js";
 import { EVERY, KEY, ORIGIN, PROXIES, RING, fakeTransport, seededWords, signedQuery } from "./helpers.js";
 
@@ -36,6 +36,28 @@ test("an answer is enrolled for, uploaded when it is due, and charged once", asy
   assert.equal(await me.change((state) => state.charges.length), 1);
 });
 
+const DATA = [[0.5, 0.5], [7, 7], [null, "text"], [1e300, -3]];
+
+/** All that can be seen of a device over three epochs, except the reports. @param {object} shape @param {any[]} distances @param {object} [options] */
+const observed = async (shape, distances, options = {}) => {
+  const { me, transport, time } = await device([signedQuery(shape)], { words: seededWords(7), ...options });
+  for (const distance of distances) await me.record("trips", { distance });
+  const receipts = [];
+  for (let epoch = 0; epoch < 3; epoch++) {
+    receipts.push(...(await me.answerAll()));
+    time.now += EVERY;
+  }
+  await me.upload();
+  const state = await me.change((kept) => kept);
+  return {
+    receipts,
+    charges: state.charges.map(({ scope, ...charge }) => charge),
+    decided: state.decided,
+    waiting: state.queue.map(({ record, message, ...share }) => share),
+    seen: transport.seen.map(({ body, ...each }) => ({ ...each, bytes: body?.length })),
+  };
+};
+
 test("what can be observed is the same for different data under the same coins, except the report", async () => {
   const memo = { memoize: true, distinct: 2 };
   const shapes = [
@@ -52,29 +74,29 @@ test("what can be observed is the same for different data under the same coins, 
     { rows: "aggregate" },
     { ones: 2, rows: "all" },
   ];
-  const data = [[0.5, 0.5], [7, 7], [null, "text"], [1e300, -3]];
   for (const shape of shapes) {
-    /** @type {any[]} */
-    const observed = [];
-    for (const distances of data) {
-      const { me, transport, time } = await device([signedQuery(shape)], { words: seededWords(7) });
-      for (const distance of distances) await me.record("trips", { distance });
-      const receipts = [];
-      for (let epoch = 0; epoch < 3; epoch++) {
-        receipts.push(...(await me.answerAll()));
-        time.now += EVERY;
-      }
-      await me.upload();
-      const state = await me.change((kept) => kept);
-      observed.push({
-        receipts,
-        charges: state.charges.map(({ scope, ...charge }) => charge),
-        decided: state.decided,
-        waiting: state.queue.map(({ record, message, ...share }) => share),
-        seen: transport.seen.map(({ body, ...each }) => ({ ...each, bytes: body?.length })),
-      });
-    }
-    for (const each of observed.slice(1)) assert.deepEqual(each, observed[0], JSON.stringify(shape));
+    const [first, ...others] = await Promise.all(DATA.map((distances) => observed(shape, distances)));
+    for (const each of others) assert.deepEqual(each, first, JSON.stringify(shape));
+  }
+});
+
+test("the comparison notices an app that refuses, stays silent or draws because of its data", async () => {
+  const leaks = {
+    refuses: (/** @type {number} */ value) => (value > 5 ? { refusal: new Refusal("columns") } : { rows: [[value]] }),
+    "stays silent": (/** @type {number} */ value) => (value > 5 ? null : { rows: [[value]] }),
+    draws: (/** @type {number} */ value, /** @type {import("../src/words.js").Words} */ words) => {
+      if (value > 5) words.word();
+      return { rows: [[value]] };
+    },
+  };
+  for (const [name, leak] of Object.entries(leaks)) {
+    const [small, large] = await Promise.all(
+      [0.5, 7].map((value) => {
+        const words = seededWords(7);
+        return observed({ sampling: new F64(0.5) }, [value], { words, rows: () => leak(value, words) });
+      }),
+    );
+    assert.notDeepEqual(large, small, name);
   }
 });
 
@@ -180,6 +202,26 @@ test("SQL that needs a database, and values that were never recorded, are refuse
   await me.record("trips", { distance: 3 });
   assert.deepEqual(outcomes(await me.answerAll()), ["forbidden SQL"]);
   assert.deepEqual(outcomes(await me.answerAll([signedQuery({ id: "b", sql: "SELECT x FROM nowhere" })])), ["not shared"]);
+});
+
+test("the query of a self-test is answered with its constant by a device that recorded nothing", async () => {
+  const { me } = await device([]);
+  const columns = [{ name: "constant", kind: "number", buckets: ["[4,5)", "[5,6)", "[6,7)"], other: false }];
+  const query = signedQuery({ sql: "SELECT 5.5", columns });
+  assert.deepEqual((await me.preview(query)).answer, [["[5,6)"]]);
+  assert.deepEqual(outcomes(await me.answerAll([query])), ["answered"]);
+  const two = signedQuery({ id: "two", sql: "SELECT 5.5", columns: [...columns, { ...columns[0], name: "more" }] });
+  assert.deepEqual(outcomes(await me.answerAll([two])), ["forbidden SQL"]);
+});
+
+test("settings and keys that are not valid are named when the device opens", async () => {
+  await assert.rejects(device([], { policy: { queue_age: 0.5 } }), /policy\.queue_age/);
+  await assert.rejects(device([], { policy: { deadline: 61 } }), /policy\.deadline/);
+  await assert.rejects(device([], { policy: { queue_messages: 0 } }), /policy\.queue_messages/);
+  await assert.rejects(device([], { policy: { epsilon: 3 } }), /policy\.epsilon is not valid/);
+  await assert.rejects(device([], { ring: [{ ...RING[0], public: "00" }] }), /ring\[0\]\.public/);
+  await assert.rejects(device([], { ring: [{ ...RING[0], valid_until: "2030" }] }), /ring\[0\]\.valid_until/);
+  assert.ok(await device([], { ring: { keys: [{ ...RING[0], note: "of the city" }] } }));
 });
 
 test("integers that no double holds keep their value", async () => {

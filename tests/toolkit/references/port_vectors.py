@@ -568,6 +568,10 @@ def trust() -> Iterator[Case]:
         yield f"coins {coins}", {}, [Step(version(plain, 6, **coins))]
     for sampling in (0.5, 0.4999999999999999, 1.0):
         yield f"a version that samples {sampling}", {}, [Step(version(plain, 6, sampling=sampling))]
+    over = query(envelope=envelope(), budget=Budget(epsilon=100.0))
+    for serial in (2, 9):  # what is wrong with a version comes before the end of its query
+        late = Step(version(over, serial), now=over.schedule.expires)
+        yield f"version {serial} of a query that has expired", {}, [late]
     banned = query(envelope=envelope(BANNED_CONTROLLER), budget=Budget(epsilon=100.0))
     yield (
         "a revoked controller",
@@ -779,6 +783,12 @@ def permanence() -> Iterator[Case]:
         {},
         [Step(rest, each, at(i)) for i, each in enumerate(outside)],
     )
+    # Which row is taken depends on the hash of -1 in 8 bytes: six questions, six orders of two.
+    ranked = [
+        Step(signed(mechanism=recipe, memoize=True, id=f"none-{i}"), [[0.5], [99]], at(1))
+        for i in range(6)
+    ]
+    yield "a row in no bucket has a rank like any other", {"epsilon_per_answer": "50"}, ranked
 
 
 def orders() -> Iterator[Case]:

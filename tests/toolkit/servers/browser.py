@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from toolkit.servers.certificates import public_key_pin, self_signed
+
 __all__ = ["Browser", "axe_source", "browser", "serious_findings"]
 
 _FLAGS = (
@@ -36,16 +38,22 @@ _PATIENCE = 60
 
 
 class Browser:
-    """One page of a browser of its own."""
+    """One page of a browser of its own.
+
+    It trusts one certificate besides those of the world's authorities: `certificate`, whose key is
+    made with it and lies beside it.
+    """
 
     def __init__(self, chromium: str, chromedriver: str, profile: Path, downloads: Path) -> None:
         from selenium import webdriver  # noqa: PLC0415 - an extra of tests
         from selenium.webdriver.chrome.options import Options  # noqa: PLC0415
         from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
 
+        self.certificate = self_signed(downloads.parent, "loopback")
+        trusted = f"--ignore-certificate-errors-spki-list={public_key_pin(self.certificate)}"
         options = Options()
         options.binary_location = chromium
-        for flag in (*_FLAGS, f"--user-data-dir={profile}", "--window-size=1440,1000"):
+        for flag in (*_FLAGS, trusted, f"--user-data-dir={profile}", "--window-size=1440,1000"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service(chromedriver))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 import ipaddress
 from pathlib import Path
 
@@ -48,3 +50,12 @@ def self_signed(
     (folder / f"{name}.key").write_bytes(secret)
     (folder / f"{name}.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
     return folder / f"{name}.pem"
+
+
+def public_key_pin(certificate: Path) -> str:
+    """The hash of a certificate's public key, by which a browser can be told to trust this one."""
+    key = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
+    written = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return base64.b64encode(hashlib.sha256(written).digest()).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,9 +26,10 @@ def sqlite_package() -> Path:
 
 class PageServer:
     """Serves the client, the example app and the vectors; `settings` is what the example reads as
-    settings.json. SQLite's package is at /sqlite/, if DENIABLE_NODE has it."""
+    settings.json. SQLite's package is at /sqlite/, if DENIABLE_NODE has it. With a certificate, over
+    TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
         server = self
         self.settings: dict[str, Any] = {}
 
@@ -70,7 +72,15 @@ class PageServer:
             ".json": "application/json",
         }
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+            # The handshake is made in the thread of its connection: one that waits stops no other.
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        scheme = "https" if certificate else "http"
+        self.origin = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:

@@ -249,7 +249,6 @@ def examples() -> list[errors.DeniableError]:
         "extra": "estimation",
         "purpose": "estimating",
         "message": "no",
-        "unsent": True,
     }
     made = []
     for name in sorted(error_tree()):

@@ -24,8 +24,8 @@ const done = (request) =>
 /** @param {DOMException | null} error */
 const storeError = (error) =>
   error?.name === "QuotaExceededError"
-    ? new StoreError("full", "the browser has no room for this site's data; nothing was answered")
-    : new StoreError("blocked", `the browser keeps no data for this site (${error?.name}); nothing was answered`);
+    ? new StoreError("full", "no room is left")
+    : new StoreError("blocked", `no data is kept: ${error?.name}`);
 
 /** @param {string} name @returns {Promise<IDBDatabase>} */
 const connect = (name) => {
@@ -38,21 +38,13 @@ const connect = (name) => {
   }
 };
 
-/** A mark beside the database, which tells an eviction of it from a first visit. @param {string} name */
-const mark = (name) => {
-  const key = `${name}:kept`;
-  const attempt = (/** @type {() => any} */ use) => {
-    try {
-      return use();
-    } catch {
-      return null; // blocked, or a worker, which has no localStorage
-    }
-  };
-  return {
-    isSet: () => Boolean(attempt(() => localStorage.getItem(key))),
-    set: () => attempt(() => localStorage.setItem(key, "1")),
-    remove: () => attempt(() => localStorage.removeItem(key)),
-  };
+/** What can be done with the mark beside the database, which tells an eviction of it from a first visit. @param {() => any} use */
+const mark = (use) => {
+  try {
+    return use();
+  } catch {
+    return null; // blocked, or a worker, which has no localStorage
+  }
 };
 
 /**
@@ -60,10 +52,12 @@ const mark = (name) => {
  * @returns {import("./memory.js").Store}
  */
 export const indexedDbStore = (name = "deniable") => {
-  const before = mark(name);
+  const kept = `${name}:kept`;
   const inThisTab = oneByOne();
+  /** @type {(what: string, work: () => Promise<any>) => Promise<any>} */
+  const locked = (what, work) => (navigator.locks ? navigator.locks.request(`${name}:${what}`, work) : work());
   /** @type {(work: () => Promise<any>) => Promise<any>} */
-  const exclusively = (work) => inThisTab(() => (navigator.locks ? navigator.locks.request(`${name}:state`, work) : work()));
+  const exclusively = (work) => inThisTab(() => locked(TABLE, work));
 
   /** @returns {Promise<State | undefined>} */
   const load = async (/** @type {IDBDatabase} */ database) => done(database.transaction(TABLE).objectStore(TABLE).get(TABLE));
@@ -89,12 +83,12 @@ export const indexedDbStore = (name = "deniable") => {
         const database = await connect(name);
         try {
           for (;;) {
-            const state = (await load(database)) ?? create(before.isSet());
+            const state = (await load(database)) ?? create(Boolean(mark(() => localStorage.getItem(kept))));
             const changes = state.changes;
             const result = await work(state);
             state.changes = changes + 1;
             if (await save(database, state, changes)) {
-              before.set();
+              mark(() => localStorage.setItem(kept, "1"));
               return result;
             }
           }
@@ -102,10 +96,11 @@ export const indexedDbStore = (name = "deniable") => {
           database.close();
         }
       }),
+    alone: (work) => locked("upload", work),
     forget: () =>
       exclusively(async () => {
         await done(indexedDB.deleteDatabase(name));
-        before.remove();
+        mark(() => localStorage.removeItem(kept));
       }),
     persist: async () => (await navigator.storage?.persist?.()) ?? false,
   };

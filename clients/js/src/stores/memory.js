@@ -8,6 +8,7 @@
  * @typedef {object} Store
  * @property {<T>(create: (lost: boolean) => State, work: (state: State) => T | Promise<T>) => Promise<T>} transaction
  *   `create` makes the first state; it is told whether there seems to have been one before
+ * @property {<T>(work: () => Promise<T>) => Promise<T>} [alone] runs work that takes long while no other tab does the same
  * @property {() => Promise<void>} forget deletes everything
  * @property {() => Promise<boolean>} [persist] asks that the state not be evicted; whether that was granted
  */

@@ -88,6 +88,25 @@ def test_an_old_option_works_and_one_line_says_its_new_name() -> None:
     )
 
 
+def test_an_old_name_in_a_file_is_read_and_one_line_says_the_new_one(tmp_path: Path) -> None:
+    printed = {}
+    for name in ("share", "proportion"):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(
+            f'[questions.a]\nlabels = ["no", "yes"]\n{name} = 0.2\n'
+            f'[questions.b]\nlabels = ["no", "yes"]\n{name} = 0.1\n',
+            encoding="utf-8",
+        )
+        line = ["plan", "--population=5000", "--epsilon=2", "--questions", str(file)]
+        printed[name] = CliRunner().invoke(cli, line)
+    assert printed["share"].exit_code == printed["proportion"].exit_code == 0
+    assert printed["share"].stdout == printed["proportion"].stdout
+    assert printed["proportion"].stderr == ""
+    assert printed["share"].stderr == (
+        "deniable: share is now called proportion; the next release will not read the old name\n"
+    )
+
+
 def test_other_commands_and_words_after_a_double_dash_are_left_alone() -> None:
     with pytest.warns(RenamedWarning, match="--from is now called --start"):
         line = current_command_line(["history", "q", "--from=2026-01-01", "--", "--to"])

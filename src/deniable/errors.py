@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from deniable.renames import current_export
+
+
+def __getattr__(name: str) -> Any:
+    return globals()[current_export(__name__, name)]
+
 
 class DeniableError(Exception):
     """Base class of every error of this library. A copy, as one that comes from another process,
@@ -245,8 +251,8 @@ class SandboxError(DeniableError):
     on the data."""
 
 
-class NotSharedError(SandboxError):
-    """The query names a table or column that is not shared or does not exist: the message is the
+class NotGrantedError(SandboxError):
+    """The query names a table or column that is not granted or does not exist: the message is the
     same."""
 
 

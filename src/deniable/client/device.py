@@ -10,7 +10,7 @@ only on the query, the owner's policy, the clock and coins (docs/threat-model.md
 depends on the data:
 
 * whether to answer, when to send and what to charge are decided before the data are read;
-* SQL that does not compile on what is shared is refused before that, by a process that has no data;
+* SQL that does not compile on what is granted is refused before that, by a process that has no data;
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails
   while it runs, answers `other` or "in no bucket", randomized like all answers (SQL can be made to
   fail on purpose for some data, so a failure is data too);
@@ -51,7 +51,7 @@ from deniable.errors import (
     BadSqlError,
     DeadlineError,
     ForbiddenSqlError,
-    NotSharedError,
+    NotGrantedError,
     ParameterError,
     QueryError,
     RevokedKeyError,
@@ -99,7 +99,7 @@ _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
 _START_UP = 2.0
 _UNHURRIED = 60.0  # the same where answers have no slot
 _VERDICTS = (ForbiddenSqlError, BadSqlError, TooComplexError, DeadlineError, TooMuchMemoryError)
-"""Verdicts on SQL: they depend on its text and on the names that are shared. A deadline is one of
+"""Verdicts on SQL: they depend on its text and on the names that are granted. A deadline is one of
 processor time."""
 _T = TypeVar("_T")
 
@@ -431,16 +431,16 @@ class Device:
         return payment.cost, payment.accountant
 
     def _check_sql(self, book: StoreTransaction, query: Query) -> None:
-        """Refuse SQL that does not compile on what is shared: the last possible refusal, before the
+        """Refuse SQL that does not compile on what is granted: the last possible refusal, before the
         data are read."""
         policy = self.policy
         if query.ask == "form":
             return  # it reads what was chosen in it, by a statement of ours
         try:
-            shape = self._shared(book)
+            shape = self._granted(book)
             caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
             n_columns = self._in_time(lambda: sandbox.compiles(shape, query.statement, **caps))
-        except NotSharedError as error:
+        except NotGrantedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
         except (SandboxError, _Late) as error:
             if not isinstance(error, _VERDICTS) or isinstance(error, SandboxBusyError):
@@ -456,24 +456,24 @@ class Device:
             )
             raise _Stop("refused", "columns", detail)
 
-    def _shared(self, book: StoreTransaction) -> Shape:
-        """What is shared; while the owner is writing, what was shared when the vault could last be
+    def _granted(self, book: StoreTransaction) -> Shape:
+        """What is granted; while the owner is writing, what was granted when the vault could last be
         read.
 
         Refusing would reveal when, and for how long, the owner is writing.
         """
         try:
             shape = self._in_time(
-                lambda: sandbox.shared(
+                lambda: sandbox.granted(
                     self.vault, patience=self.policy.deadline, isolated=self._isolated
                 )
             )
         except (VaultBusyError, _Late):
-            known = book.shared()
+            known = book.granted()
             if known is None:
                 raise VaultError("the vault is in use and has never been readable so far") from None
             return known
-        book.keep_shared(shape)
+        book.keep_granted(shape)
         return shape
 
     def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.FoundAnswer:

@@ -131,7 +131,7 @@ def _told(path: Path, policy: Policy, now: int) -> dict[str, Any]:
     return {
         "now": now,
         "vault": path.name,
-        "shared": {table: list(columns) for table, columns in vault.shares().items()},
+        "granted": {table: list(columns) for table, columns in vault.grants().items()},
         "proxies": sorted(policy.proxies),
         "epsilon_per_answer": float(Limit(policy.epsilon_per_answer).epsilon),
         "total": total,

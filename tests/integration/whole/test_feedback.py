@@ -39,7 +39,7 @@ def whole_device(folder: Path, proxies: Any, limit: Any) -> Device:
     """A device with a vault, a store and a policy: all of it real."""
     vault = Vault.create(folder / "ann.db")
     vault.import_rows("trips", {"distance": "REAL"}, [(0.5,)])
-    vault.share("trips", ["distance"])
+    vault.grant("trips", ["distance"])
     policy = Policy(
         RING,
         dict.fromkeys(proxies, "token"),

@@ -240,6 +240,7 @@ def examples() -> list[errors.DeniableError]:
         "retry_after": 5,
         "final": True,
         "early": True,
+        "unsent": True,
         "problem": "too few",
         "nearest": {"n": 3.0},
         "together": True,

@@ -25,9 +25,9 @@ SOURCE = Path(deniable.__file__).parent
 
 # A room imports only rooms above it in this list.
 ROOMS = [
+    "renames",
     "exports",
     "errors",
-    "renames",
     "registries",
     "randomness",
     "scripted_randomness",

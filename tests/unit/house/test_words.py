@@ -20,7 +20,14 @@ from deniable.estimation.tables.statistic import Statistic
 from deniable.mechanisms.protocols.binary import BinaryResponse
 from deniable.planning.plan import plan
 from deniable.planning.request import PlanRequest
-from deniable.renames import NAMES, OPTIONS, RenamedWarning, current_command_line
+from deniable.renames import (
+    COMMANDS,
+    EXPORTS,
+    NAMES,
+    OPTIONS,
+    RenamedWarning,
+    current_command_line,
+)
 
 WORDS = {
     "--proportion": ("--share", "--shares"),
@@ -86,6 +93,39 @@ def test_an_old_option_works_and_one_line_says_its_new_name() -> None:
         "deniable: --share is now called --proportion; the next release will not read the old"
         " name\n"
     )
+
+
+def test_each_old_command_is_read_as_one_that_exists(tmp_path: Path) -> None:
+    known = {path for path, _ in options(cli)}
+    assert set(COMMANDS.values()) <= known
+    assert not known & set(COMMANDS)
+    file = str(tmp_path / "ann.db")
+    vault = deniable.Vault.create(file)
+    vault.import_rows("rides", {"km": "REAL"}, [(3.5,)])
+    shared = CliRunner().invoke(cli, ["vault", "share", file, "rides", "km"])
+    assert (shared.exit_code, shared.stdout) == (
+        0,
+        "rides (1 row): Granted: km. Nothing is withheld.\n",
+    )
+    assert shared.stderr == (
+        "deniable: vault share is now called vault grant; the next release will not read the old"
+        " name\n"
+    )
+    with pytest.warns(RenamedWarning, match="unshare is now called withdraw"):
+        vault.unshare("rides")  # type: ignore[attr-defined]
+    assert vault.grants() == {}
+    with pytest.warns(RenamedWarning, match="unshared is now called withheld"):
+        assert vault.tables()[0].unshared == ("km",)  # type: ignore[attr-defined]
+
+
+def test_each_old_export_is_the_new_one() -> None:
+    for old, new in EXPORTS.items():
+        for module in (deniable, deniable.errors):
+            with pytest.warns(RenamedWarning, match=f"{old} is now called {new}"):
+                assert getattr(module, old) is getattr(module, new)
+            assert old not in dir(module)
+    with pytest.raises(AttributeError, match="has no attribute 'Reverie'"):
+        deniable.errors.Reverie  # noqa: B018
 
 
 def test_an_old_name_in_a_file_is_read_and_one_line_says_the_new_one(tmp_path: Path) -> None:

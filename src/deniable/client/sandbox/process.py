@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 LARGEST_COPY = 256 << 20
-"""The most bytes of shared data that are copied, as they are sent. More than that is answered for
+"""The most bytes of granted data that are copied, as they are sent. More than that is answered for
 as if the SQL had failed."""
-TOO_LARGE = "what is shared is too large to be copied"
+TOO_LARGE = "what is granted is too large to be copied"
 COPY_ROOM = 6 * LARGEST_COPY
 """Bytes of memory in which a copy is made: it is there twice while it is sorted, plus what sorting
 needs. The same for all vaults, so that no limit tells what one holds; once the copy is made, its

@@ -224,7 +224,7 @@ def _table_3(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
     with tempfile.TemporaryDirectory() as folder:
         vault = Vault.create(Path(folder) / "vault.db")
         vault.import_rows("trips", {"distance": "REAL"}, [(i / 7,) for i in range(100)])
-        vault.share("trips", ["distance"])
+        vault.grant("trips", ["distance"])
         n = settings.operations
         sandbox.run(vault, query.sql)
         # The sandbox is a separate process, so its time is wall-clock time.

@@ -60,6 +60,7 @@ COMMANDS: Mapping[str, str] = {"vault share": "vault grant", "vault unshare": "v
 _DESIGN = {"people": "population", "share": "proportion", "runs": "trials", "until": "end"}
 
 NAMES: Mapping[str, Mapping[str, str]] = {
+    "Budget": {"error": "margin", "wish": "target"},
     "DesignRequest": _DESIGN,
     "Draft": {"until": "end", "error": "margin"},
     "GridPoint": {"smallest_share": "smallest_proportion"},
@@ -73,6 +74,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "Table": {"share": "proportion"},
     "TableInfo": {"shared": "granted", "unshared": "withheld"},
     "Vault": {"share": "grant", "shares": "grants", "unshare": "withdraw"},
+    "Window": {"wish": "margin", "error": "half_width"},
     "compare_protocols": {"shares": "proportions", "users": "population", "runs": "trials"},
     "detectable_difference": {"share": "proportion"},
     "plan": {"share": "proportion", "memoized": "memoize"},

@@ -303,7 +303,7 @@ def _rounded_up(value: float, most: float) -> float:
 
 
 def decide(
-    wish: float,
+    margin: float,
     present: Setting,
     channel: tuple[float, float],
     limits: Limits,
@@ -328,18 +328,18 @@ def decide(
     recent = windows_since_change is not None and windows_since_change < _WINDOWS_BETWEEN_CHANGES
     stays = Decision(present, False, "", expected)
     shown = f"the expected error, {_points(expected)}"
-    if expected > (wish * _URGENT if recent else wish):
+    if expected > (margin * _URGENT if recent else margin):
         if joining:
             return stays
-        reason = f"{shown}, is above the target of ± {100 * wish:.2f}"
-    elif expected < _SPARING * wish and not recent:
-        reason = f"{shown}, is far below the target of ± {100 * wish:.2f}"
+        reason = f"{shown}, is above the target of ± {100 * margin:.2f}"
+    elif expected < _SPARING * margin and not recent:
+        reason = f"{shown}, is far below the target of ± {100 * margin:.2f}"
     else:
         return stays
-    setting, reached = best_setting(limits, outlook, AIM * wish)
+    setting, reached = best_setting(limits, outlook, AIM * margin)
     if setting == present:
         return stays
-    if reached > wish:
+    if reached > margin:
         if reached > _GAIN * expected:  # at the edge of the envelope: nothing to be gained
             return stays
         reason += f"; {_points(reached)} is the least {limits.bound}"

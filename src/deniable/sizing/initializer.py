@@ -175,11 +175,11 @@ def assess(query: Query, costs: Costs) -> list[Assessment]:
         for name, reached in figures.items()
         if (limit := getattr(budget, name))
     ]
-    if budget.wish is not None and support is not None:
+    if budget.target is not None and support is not None:
         error = expected_error(
             float(support[0][-1]), float(support[1][-1]), sampling, _outlook(query, costs)
         )
-        found.append(Assessment("error", budget.wish, error))
+        found.append(Assessment("margin", budget.target, error))
     return found
 
 
@@ -270,16 +270,16 @@ def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) 
 
 
 def _initialized(query: Query, costs: Costs, step: Step) -> Query:
-    wish = query.budget.wish
-    if wish is None:
+    margin = query.budget.target
+    if margin is None:
         raise PlanError(
-            "budget.error or budget.relative_error must be given: a plan needs a target error"
+            "budget.margin or budget.relative_error must be given: a plan needs a target error"
         )
     setting, error = best_setting(
-        _limits(query, costs, step), _outlook(query, costs), _SPARE * wish
+        _limits(query, costs, step), _outlook(query, costs), _SPARE * margin
     )
-    if error > wish * (1 + 1e-9):
-        raise _out_of_reach(query, costs, wish, error)
+    if error > margin * (1 + 1e-9):
+        raise _out_of_reach(query, costs, margin, error)
     planned = _with(query, setting, step)
     _check_crowd(planned, costs)
     return planned
@@ -337,16 +337,16 @@ def _epsilon_ceilings(query: Query) -> tuple[float, float]:
     return min(ceiling for ceiling in each if ceiling), life
 
 
-def _out_of_reach(query: Query, costs: Costs, wish: float, error: float) -> InfeasiblePlanError:
+def _out_of_reach(query: Query, costs: Costs, margin: float, error: float) -> InfeasiblePlanError:
     budget = query.budget
     what, whole = (
-        ("error", 1.0)
+        ("margin", 1.0)
         if budget.relative_error is None
         else ("relative_error", budget.proportion or 1.0)
     )
     return InfeasiblePlanError(
         f"{costs.people:,} people and these budgets give ± {100 * error:.3g} points at best, but ±"
-        f" {100 * wish:.3g} is requested",
+        f" {100 * margin:.3g} is requested",
         {f"budget.{what}": math.ceil(error / whole * 1e4) / 1e4},
     )
 

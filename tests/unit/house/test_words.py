@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from deniable.estimation.tables.statistic import Statistic
 from deniable.mechanisms.protocols.binary import BinaryResponse
 from deniable.planning.plan import plan
 from deniable.planning.request import PlanRequest
+from deniable.queries.files import read_query
 from deniable.renames import (
     COMMANDS,
     EXPORTS,
@@ -145,6 +147,28 @@ def test_an_old_name_in_a_file_is_read_and_one_line_says_the_new_one(tmp_path: P
     assert printed["share"].stderr == (
         "deniable: share is now called proportion; the next release will not read the old name\n"
     )
+
+
+def test_an_old_name_in_a_query_file_is_read_with_a_warning(tmp_path: Path) -> None:
+    new = tmp_path / "new.toml"
+    assert CliRunner().invoke(cli, ["query", "new", str(new)]).exit_code == 0
+    template = new.read_text(encoding="utf-8")
+    read = {}
+    for name in ("error", "margin"):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(template.replace("# margin = 0.02", f"{name} = 0.02"), encoding="utf-8")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            read[name] = read_query(file)
+        assert [str(each.message).partition(";")[0] for each in said] == (
+            ["error is now called margin"] if name == "error" else []
+        )
+    assert read["error"] == read["margin"]
+    assert read["margin"].budget.margin == 0.02
+    # what is signed keeps its key
+    assert read["margin"].to_dict()["budget"]["error"] == 0.02
+    with pytest.warns(RenamedWarning, match="wish is now called target"):
+        assert read["margin"].budget.wish == 0.02  # type: ignore[attr-defined]
 
 
 def test_other_commands_and_words_after_a_double_dash_are_left_alone() -> None:

@@ -15,6 +15,7 @@ from deniable.aggregator.operations.version_history import versions_of
 from deniable.aggregator.state import Clock
 from deniable.aggregator.web.tokens import TokenHolder
 from deniable.errors import RefusedError
+from deniable.queries.budget import Budget
 from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.signed.key_ring import KeyRing
 from deniable.queries.signed.signing import SignedQuery, authenticate
@@ -166,7 +167,7 @@ def _brief(
         "mechanism": dict(query.recipe),
         "sampling": query.sampling,
         "population": query.population,
-        "budget": {**asdict(query.budget), "wish": query.budget.wish},
+        "budget": _budget(query.budget),
         "epsilon_local": query.epsilon_local,
         **query.sampled_loss.sampled_fields(),
         "epsilon_life": lifetime_epsilon(query),
@@ -178,3 +179,12 @@ def _brief(
         "latest": latest,
     }
     return with_times(document, "published", "stopped")
+
+
+def _budget(budget: Budget) -> dict[str, Any]:
+    """As served since the first release: `error` is the margin as it was given, `wish` the target
+    however it was given."""
+    served = {
+        "error" if name == "margin" else name: value for name, value in asdict(budget).items()
+    }
+    return {**served, "wish": budget.target}

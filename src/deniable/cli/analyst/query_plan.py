@@ -35,7 +35,7 @@ _UNITS = {
     "bytes_per_day": "bytes per device per day",
     "latency": "seconds from a window's end to its result",
     "money_per_month": "cost per month",
-    "error": "± of a window, at 95 %",
+    "margin": "± of a window, at 95 %",
 }
 
 
@@ -135,7 +135,7 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
         lines = [f"{_UNITS[each.name]}: {_reached(each)}" for each in assess(query, costs)]
         if query.population is None:
             lines += release_words(query, costs.people * costs.participation)
-    elif query.budget.wish is not None:
+    elif query.budget.target is not None:
         lines = ["The error is not known: state the query's population, or give --population."]
     usual = silence(
         query,
@@ -157,7 +157,7 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
 
 
 def _reached(each: Assessment) -> str:
-    if each.name == "error":
+    if each.name == "margin":
         return f"{100 * each.reached:.3g} points; {100 * each.budget:.3g} is requested"
     return f"{each.reached:,.4g} of {each.budget:,.4g}"
 
@@ -170,7 +170,7 @@ def check_budgets(query: Query, costs: Costs | None) -> None:
     first = broken[0]
     name = (
         "relative_error"
-        if first.name == "error" and query.budget.relative_error is not None
+        if first.name == "margin" and query.budget.relative_error is not None
         else first.name
     )
     stated = getattr(query.budget, name)

@@ -29,6 +29,7 @@ const INTERNAL = `
   unary lifetime permanent replay draw loss
   mostRows rowCost readable epochOf endOf channelTag queryTag sizeClass header tree
   readMechanism checkAnswers checkBudget checkEnvelope checkDelegate trusted lists keeps
+  unknownToken retryAfter early final
   facts rowsOf unsaved isOn walk answerEach tokenOf sourceOf
 `.trim().split(/\s+/);
 
@@ -37,7 +38,7 @@ const [bundled] = (await esbuild.build(options)).outputFiles;
 const { code } = await minify(bundled.text, {
   module: true,
   ecma: 2022,
-  compress: { passes: 3, inline: 1 },
+  compress: { passes: 3, inline: 1, pure_getters: true },
   mangle: { properties: { regex: new RegExp(`^(${INTERNAL.join("|")})$`), keep_quoted: "strict" } },
 });
 writeFileSync(output, code);

@@ -36,9 +36,11 @@ from deniable.errors import (
     ChannelError as ChannelError,
     ConformanceError as ConformanceError,
     CuratorError as CuratorError,
+    DamagedLogError as DamagedLogError,
     DeadlineError as DeadlineError,
     DeniableError as DeniableError,
     DocumentError as DocumentError,
+    EncryptedKeyError as EncryptedKeyError,
     EnvelopeError as EnvelopeError,
     ExpiredQueryError as ExpiredQueryError,
     FitError as FitError,
@@ -51,6 +53,7 @@ from deniable.errors import (
     KeyNotValidError as KeyNotValidError,
     LogAwayError as LogAwayError,
     LogError as LogError,
+    LogInUseError as LogInUseError,
     MissingAnswerError as MissingAnswerError,
     MissingExtraError as MissingExtraError,
     NoReportsError as NoReportsError,
@@ -65,6 +68,7 @@ from deniable.errors import (
     RandomnessError as RandomnessError,
     RefusedError as RefusedError,
     ReleaseError as ReleaseError,
+    ReleaseRowError as ReleaseRowError,
     ReportError as ReportError,
     ReportFormatError as ReportFormatError,
     ReportMismatchError as ReportMismatchError,
@@ -176,8 +180,12 @@ from deniable.mechanisms.protocols.memoized_unary import MemoizedUnary as Memoiz
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice as MultipleChoice
 from deniable.mechanisms.protocols.permanent import PermanentAnswer as PermanentAnswer
 from deniable.mechanisms.protocols.projection import RandomProjection as RandomProjection
+from deniable.mechanisms.protocols.projective.response import (
+    ProjectiveResponse as ProjectiveResponse,
+)
 from deniable.mechanisms.protocols.rappor import Rappor as Rappor
 from deniable.mechanisms.reports import Reports as Reports, Tally as Tally
+from deniable.mechanisms.protocols.hierarchy.ranges import HierarchicalRanges as HierarchicalRanges
 from deniable.mechanisms.protocols.square_wave import SquareWave as SquareWave
 from deniable.mechanisms.protocols.subset import SubsetSelection as SubsetSelection
 from deniable.mechanisms.protocols.summed import SummedHistogram as SummedHistogram

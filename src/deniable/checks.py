@@ -53,7 +53,8 @@ def is_whole(value: Any) -> bool:
     >>> [is_whole(value) for value in (3, 3.0, True, "3", None)]
     [True, False, False, False, False]
     """
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    # The first is the usual case, and ten times as fast: a device checks several for each share.
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-__all__ = ["FIELD", "checked_object", "is_intact", "sealed_object", "sealed_text"]
+__all__ = ["FIELD", "CheckSumError", "checked_object", "is_intact", "sealed_object", "sealed_text"]
 
 FIELD = "check"
 _LINE = "# check sum "
@@ -30,6 +30,10 @@ def _canonical(fields: Mapping[str, Any]) -> str:
     )
 
 
+class CheckSumError(ValueError):
+    """A check sum does not fit. The readers of a file raise an error of their own instead."""
+
+
 def sealed_object(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a file of JSON, with their check sum.
 
@@ -37,15 +41,15 @@ def sealed_object(fields: Mapping[str, Any]) -> dict[str, Any]:
     ({'a': 1}, {'a': 1})
     >>> checked_object({**sealed_object({"a": 1}), "a": 2})
     Traceback (most recent call last):
-    ValueError: the check sum does not fit: the file is damaged, or was edited (then take "check" out of it)
+    deniable.checksums.CheckSumError: the check sum does not fit: the file is damaged, or was edited (then take "check" out of it)
     """
     return {**fields, FIELD: _digest(_canonical(fields))}
 
 
 def checked_object(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields without their check sum; a `ValueError` if it does not fit."""
+    """The fields without their check sum; a :class:`CheckSumError` if it does not fit."""
     if FIELD in fields and fields[FIELD] != _digest(_canonical(fields)):
-        raise ValueError(
+        raise CheckSumError(
             'the check sum does not fit: the file is damaged, or was edited (then take "check" out'
             " of it)"
         )

@@ -7,74 +7,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from deniable.error_bases import DeniableError as DeniableError  # noqa: PLC0414 - part of this tree
+from deniable.error_bases import ParameterError as ParameterError  # noqa: PLC0414
+from deniable.error_bases import _InvalidEntryError
 from deniable.renames import current_export
 
 
 def __getattr__(name: str) -> Any:
     return globals()[current_export(__name__, name)]
-
-
-class DeniableError(Exception):
-    """Base class of every error of this library. A copy, as one that comes from another process,
-    has all attributes."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(
-    kind: type[DeniableError], args: tuple[object, ...], attributes: dict[str, Any]
-) -> DeniableError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(attributes)
-    return error
-
-
-class ParameterError(DeniableError, ValueError):
-    """A parameter breaks its rule. `message` is the whole sentence where "name = value rule" does
-    not make one.
-
-    >>> ParameterError("p", 1.2, "must lie strictly between 0 and 1")
-    ParameterError('p = 1.2 must lie strictly between 0 and 1')
-    >>> ParameterError("prior", [0.5, 0.6], message="sum(prior) = 1.1 must be 1")
-    ParameterError('sum(prior) = 1.1 must be 1')
-    """
-
-    def __init__(self, name: str, value: object, rule: str = "", *, message: str = "") -> None:
-        self.name, self.value, self.rule, self.message = name, value, rule, message
-        super().__init__(message or f"{name} = {value!r} {rule}")
-
-    def named(self, name: str) -> ParameterError:
-        """The same, under the name that the parameter has where it was given."""
-        return ParameterError(name, self.value, self.rule, message=self.message)
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}…"
-
-
-class _InvalidEntryError(DeniableError, ValueError):
-    """A file has an invalid entry. The message names the file, the key, the value, the rule and, if
-    known, the line.
-
-    As in :class:`ParameterError`, `message` is a whole sentence instead of key, value and rule.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        value: object,
-        rule: str,
-        file: str,
-        line: int | None = None,
-        *,
-        message: str = "",
-    ) -> None:
-        self.name, self.value, self.rule, self.message = name, value, rule, message
-        self.file, self.line = file, line
-        where = f"{file}, line {line}" if line else file
-        super().__init__(f"{where}: {message or f'{name} = {_shortened(value)} {rule}'}")
 
 
 class AnswerError(DeniableError, ValueError):
@@ -127,8 +67,7 @@ class HistoryCancelledError(ReportError):
 
 
 class GraphError(DeniableError, ValueError):
-    """A graph, or reports about one, cannot be used. The message says where, never whom an edge
-    connects."""
+    """A graph, or reports about one, cannot be used. Says where, never whom an edge connects."""
 
     def __init__(self, rule: str, position: int | None = None) -> None:
         self.rule, self.position = rule, position
@@ -147,6 +86,10 @@ class SurveyWarning(UserWarning):
 class ReleaseError(DeniableError, ValueError):
     """A table cannot be released, or a generalisation hierarchy cannot be used. Names the row,
     never an answer in it."""
+
+
+class ReleaseRowError(ReleaseError):
+    """A row of a table cannot be released. The message begins with the row's number."""
 
 
 class QueryError(DeniableError, ValueError):
@@ -205,8 +148,7 @@ class RollbackError(QueryError):
 
 
 class EnvelopeError(QueryError):
-    """A controller's version of a query is outside the envelope that the analyst signed, or there
-    is none."""
+    """A controller's version is outside the envelope that the analyst signed, or there is none."""
 
     reason = "outside the envelope"
 
@@ -222,6 +164,12 @@ class KeyFileError(QueryError):
     """A key or ring file cannot be read, or would be unsafe to use."""
 
     reason = "unusable key file"
+
+
+class EncryptedKeyError(KeyFileError):
+    """A key file is encrypted, and its password was not given."""
+
+    reason = "encrypted key file"
 
 
 class WireError(DeniableError, ValueError):
@@ -308,8 +256,7 @@ class ConformanceError(DeniableError):
 
 class UploadError(DeniableError):
     """A proxy did not accept shares. Retry after `retry_after` seconds; if `final`, it will never
-    accept any of these, and if `early`, it will not accept them yet. If `unsent`, there was no
-    connection, so that no byte of them left."""
+    accept any of these, if `early` not yet, and if `unsent`, no byte of them left."""
 
     def __init__(
         self,
@@ -379,6 +326,14 @@ class LogError(ServiceError):
     """A proxy's log cannot be used, or does not contain what is requested."""
 
 
+class DamagedLogError(LogError):
+    """A proxy's log is damaged, or is another file."""
+
+
+class LogInUseError(LogError):
+    """A proxy's folder is used by another process."""
+
+
 class LogAwayError(LogError):
     """A proxy's log cannot be reached at the moment. Retry later."""
 
@@ -400,8 +355,7 @@ class PublicationError(ServiceError, ValueError):
 
 
 class ResponseError(ServiceError):
-    """A service answered with a problem. If `unsent`, there was no connection to it, so that no byte
-    of the request left."""
+    """A service answered with a problem or not at all; if `unsent`, no byte of the request left."""
 
     def __init__(self, status: int, reason: str, detail: str, unsent: bool = False) -> None:
         self.status, self.reason, self.detail, self.unsent = status, reason, detail, unsent

@@ -81,8 +81,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "proportion_errors": {"shares": "proportions"},
     "two_group_sample_size": {"share": "proportion"},
 }
-"""Keywords of functions; keywords, attributes and methods of classes, which are also the keys of their
-documents, tables in TOML and requests over HTTP."""
+"""Keywords of functions; keywords, attributes and methods of classes, which are also the keys of
+their documents, tables in TOML and requests over HTTP."""
 
 
 CLASSES: Mapping[str, str] = {"ShareLaw": "ProportionLaw"}

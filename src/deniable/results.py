@@ -10,17 +10,21 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.display import Displayed
+from deniable.documents import DocumentType, WrittenAs
 from deniable.errors import DocumentError
 from deniable.registries import Registry
 from deniable.renames import current_names
 
-__all__ = ["Result", "decode", "encode", "fields_of"]
+__all__ = ["Figures", "Result", "decode", "encode", "fields_of"]
 
+Figures = Annotated[NDArray[np.float64], WrittenAs(list[float])]
+"""Finite figures, one per label."""
 _TAGGED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     # Before `date`, its base class.
     "datetime": (datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
@@ -40,8 +44,8 @@ class Result(Displayed):
     compares arrays by value.
 
     Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document
-    has more than its fields (an interval, say) extends :meth:`to_dict`; what is not a field is
-    ignored when the document is read. `KEYS` gives a field another name in the document. A field
+    has more than its fields (an interval, say) extends :meth:`to_dict` and says so in `COMPUTED`;
+    what is not a field is ignored when the document is read. `KEYS` gives a field another name in the document. A field
     whose name begins with an underscore holds data that must not leave the object: it is neither
     written nor compared.
 
@@ -56,6 +60,10 @@ class Result(Displayed):
     """
 
     KEYS: ClassVar[Mapping[str, str]] = {}
+    UNWRITTEN: ClassVar[tuple[str, ...]] = ()
+    """Fields that are not written under their own name, but as part of `COMPUTED`."""
+    COMPUTED: ClassVar[type | DocumentType | None] = None
+    """The keys that the document has besides its fields, for those who describe it."""
     _registry: ClassVar[Registry[type[Result]]] = Registry()
     _name: ClassVar[str]
     """The name under which documents know the class."""
@@ -67,13 +75,15 @@ class Result(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON document, which :meth:`from_dict` reads."""
-        return fields_of(self)
+        return _encoded_fields(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The result that :meth:`to_dict` described."""
         try:
-            document = current_names(cls.__name__, document, warn=False)
+            kept = {key: document[key] for key in cls.KEYS.values() if key in document}
+            others = {key: value for key, value in document.items() if key not in kept}
+            document = current_names(cls.__name__, others, warn=False) | kept
             arguments = cls._arguments(document)
             derived = {field.name for field in dataclasses.fields(cls) if not field.init}
             made = cls(**{name: value for name, value in arguments.items() if name not in derived})
@@ -109,9 +119,13 @@ class Result(Displayed):
         )
 
 
-def fields_of(result: Result, *but: str) -> dict[str, Any]:
-    """The fields of a result except those in `but`, as JSON values under their names in the
-    document."""
+def fields_of(result: Result) -> dict[str, Any]:
+    """The fields of a result as JSON values under their names in the document, except those that
+    are not written as such."""
+    return _encoded_fields(result, result.UNWRITTEN)
+
+
+def _encoded_fields(result: Result, but: tuple[str, ...] = ()) -> dict[str, Any]:
     names = [field.name for field in _public_fields(result) if field.name not in but]
     return {result.KEYS.get(name, name): encode(getattr(result, name)) for name in names}
 

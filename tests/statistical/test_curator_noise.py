@@ -199,6 +199,23 @@ def test_a_quantile_s_interval_is_of_use() -> None:
     assert max(abs(release.value - 57) for release in found) <= 2
 
 
+@pytest.mark.parametrize(("step", "widest"), [(1, 16), (None, 20)])
+def test_a_median_of_few_people_has_an_interval_too(step: int | None, widest: float) -> None:
+    """200 values at epsilon 1, between 0 and 100: 34 and 75 wide by noisy searches.
+
+    Ends of rank 100 ± 30 and 100 ± 40, for choices at epsilon 1/4 among 101 and 1,023 candidates,
+    lie 11 and 15 apart.
+    """
+    values = np.random.default_rng(5).normal(50, 15, 200).clip(0, 100)
+    values = values.round() if step else values
+    found = releases(Curator({"x": values}, 1), 30, 1, "median", "x", bounds=(0, 100), step=step)
+    limits = np.array([release.interval() for release in found])
+    assert np.diff(limits, axis=1).mean() <= widest
+    truth = float(np.quantile(values, 0.5, method="inverted_cdf"))
+    # of 30, each at least 95 %: more than 7 misses have probability 1e-4
+    assert np.sum((limits[:, 0] > truth) | (limits[:, 1] < truth)) <= 7
+
+
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_a_maximum_and_a_minimum_stay_within_the_values_that_are_there(neighbours: Any) -> None:
     values = np.concatenate([np.repeat([10, 30], 500), [100]])

@@ -88,7 +88,9 @@ def test_intervals_of_one_round_cover_what_they_claim_and_estimates_are_unbiased
         assert estimate.wedges is not None
         values[trial] = estimate.edges.value, estimate.triangles.value, estimate.wedges.value
     covered = {name: count / trials for name, count in held.items()}
-    assert all(0.94 <= share <= 0.96 for share in covered.values()), covered
+    # of the assortativity, all intervals claim 95 % or more
+    assert covered.pop("mixing") >= 0.94
+    assert all(0.94 <= covering <= 0.96 for covering in covered.values()), covered
     first, second = exact_moments(checked, response.channel)
     variances = np.array([first.edges_variance, second.variance, second.wedges_variance])
     z = (values.mean(axis=0) - [truth["edges"], truth["triangles"], truth["wedges"]]) / np.sqrt(
@@ -282,3 +284,64 @@ def test_a_quotient_is_covered_among_the_collections_whose_denominator_is_visibl
     plain = np.abs(top - quotient * bottom) <= 1.96 * math.hypot(spread, quotient)
     if mean == 1.0:
         assert plain.mean() < 0.9
+
+
+def small_graph(name: str) -> nx.Graph:
+    """A graph of a few dozen people from the literature, nodes by number, in two groups."""
+    graph = {
+        "karate": nx.karate_club_graph,
+        "davis": nx.davis_southern_women_graph,
+        "florentine": nx.florentine_families_graph,
+    }[name]()
+    return nx.convert_node_labels_to_integers(graph)
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 4.0, 6.0])
+@pytest.mark.parametrize("name", ["karate", "davis", "florentine"])
+def test_triangles_and_wedges_have_intervals_where_few_coins_flip(
+    name: str, epsilon: float
+) -> None:
+    """400 collections each. They had none, although there was one at epsilon 1.
+
+    The claim is 95 % or more: less than 91 % of 400 has probability 4e-4 in each of 18 cases.
+    """
+    graph, source, response = small_graph(name), seeded_source(21), EdgeResponse(epsilon)
+    checked, truth = Graph.of(graph), truths(graph)
+    held, widths = Counter[str](), list[float]()
+    for _ in range(400):
+        estimate = response.privatize(checked, source).estimate()
+        for statistic in (estimate.triangles, estimate.wedges):
+            assert statistic is not None
+            assert statistic.coverage == "at least"
+            low, high = statistic.interval()
+            held[statistic.name] += low <= truth[statistic.name] <= high
+            widths += [high - low] * (statistic.name == "triangles")
+    assert min(held.values()) >= 0.91 * 400
+    assert np.mean(widths) < 70  # of 455 to 5,984 that are possible
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_an_assortativity_always_has_an_interval_and_those_that_say_something_cover(
+    epsilon: float,
+) -> None:
+    """1,500 collections of the karate club. When an interval was given only where the edges seemed
+    to stand out, at epsilon 1 the 6 % that were given covered 72.6 %.
+
+    All say "95 % or more", so what is said does not depend on the noise. 93 % or less of 1,500 has
+    probability 5e-4.
+    """
+    graph, source, response = nx.karate_club_graph(), seeded_source(22), EdgeResponse(epsilon)
+    groups = [graph.nodes[node]["club"] for node in graph]
+    truth, checked = nx.attribute_assortativity_coefficient(graph, "club"), Graph.of(graph)
+    found = [response.privatize(checked, source).assortativity(groups) for _ in range(1_500)]
+    assert {statistic.coverage for statistic in found} == {"at least"}
+    limits = np.array([statistic.interval() for statistic in found])
+    held = (limits[:, 0] <= truth) & (truth <= limits[:, 1])
+    assert held.mean() > 0.93
+    says = np.diff(limits, axis=1)[:, 0] < 1.9
+    if says.mean() > 0.1:
+        # at least 600 of them: 92 % or less of 600 has probability 1e-3
+        assert says.sum() >= 600
+        assert held[says].mean() > 0.92
+    else:
+        assert epsilon == 0.5

@@ -130,7 +130,7 @@ class ReleasingAggregator:
         return [json.loads(document) for (document,) in rows]
 
     def panes(self, query: Query, start: int, end: int) -> dict[str, Any]:
-        return epoch_counts(self.state.connection, query.id, start, end)
+        return dict(epoch_counts(self.state.connection, query.id, start, end))
 
     def ask(self, query: Query, **parameters: Any) -> dict[str, Any] | None:
         """An answer of the history; None if there is none."""

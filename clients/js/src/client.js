@@ -35,7 +35,7 @@ import { systemWords } from "./words.js";
  * @property {import("./stores/memory.js").Store} [store] by default in IndexedDB
  * @property {"next" | "now"} [firstEpoch] whether a new store answers the epoch that is under way: only `next`
  *   is sure not to answer twice if the browser evicted an earlier one
- * @property {(query: Query, state: State) => Source | Promise<Source>} [rows] what the app has for a query
+ * @property {(query: Query, state: State, policy: Policy) => Source | Promise<Source>} [rows] what the app has for a query
  * @property {import("./transport.js").Transport} [transport]
  * @property {() => number} [clock] milliseconds since 1970
  * @property {import("./words.js").Words} [words] for tests
@@ -57,7 +57,7 @@ export class Client {
     this.clock = options.clock ?? Date.now;
     this.transport = options.transport ?? httpTransport(undefined, this.clock);
     this.words = options.words ?? systemWords();
-    this.rowsOf = options.rows ?? ((query, state) => recordedRows(state, query));
+    this.rowsOf = options.rows ?? recordedRows;
     this.firstEpoch = options.firstEpoch ?? "next";
     /** @type {number | null} seconds by which the proxies' clocks are ahead */
     this.skew = null;
@@ -163,7 +163,7 @@ export class Client {
   async preview(signed) {
     const state = structuredClone(await this.change((kept) => kept));
     const { query } = await authenticate(this.ring, signed, this.now);
-    const source = await this.rowsOf(query, state);
+    const source = await this.rowsOf(query, state, this.policy);
     const { receipt, out } = await this.walk(state, signed, this.now);
     const rows = source && "rows" in source ? source.rows : [];
     const { labels } = query.buckets;
@@ -184,7 +184,7 @@ export class Client {
   /** @param {State} state @param {string} text @param {number} now */
   walk(state, text, now) {
     const { ring, policy, words, skew } = this;
-    return answer({ state, ring, policy, text, now, words, skew, sourceOf: (query) => this.rowsOf(query, state) });
+    return answer({ state, ring, policy, text, now, words, skew, sourceOf: (query) => this.rowsOf(query, state, policy) });
   }
 
   /**

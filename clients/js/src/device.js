@@ -28,8 +28,9 @@ import { Threshold } from "./words.js";
 
 /**
  * What an app has for a query: its rows, or why what it asks is not granted; null as long as a person
- * has not filled in a form. Which of these it is must not depend on what the rows hold.
- * @typedef {{rows: Value[][]} | {refusal: Refusal} | null} Source
+ * has not filled in a form. Which of these it is must not depend on what the rows hold. `find` gives the
+ * true answers, each a list of `ones` buckets, where the rows themselves stay elsewhere.
+ * @typedef {{rows: Value[][]} | {find: (words: Words) => Promise<number[][]>} | {refusal: Refusal} | null} Source
  */
 
 /**
@@ -81,7 +82,7 @@ const several = (query, rows, hash, words) => {
 };
 
 /** The true answers, always `most_rows` of them, each a list of `ones` buckets. @param {Query} query @param {Value[][]} given @param {Hash | null} hash @param {Words} words */
-const truth = (query, given, hash, words) => {
+export const truth = (query, given, hash, words) => {
   const { buckets, mostRows, ones } = query;
   const nothing = buckets.complete ? buckets.size - 1 : -1;
   const rows = query.given.rows === "aggregate" && given.length > 1 ? [] : given;
@@ -129,7 +130,7 @@ const memoized = (state, query, scope, sets, epoch, words) => {
  * @param {State} state @param {Policy} policy @param {Authentic} asked @param {number} stratum @param {number} epoch
  * @param {number} now @param {NonNullable<Source>} source @param {Words} words @param {Outcome} out
  */
-const answerEpoch = (state, policy, asked, stratum, epoch, now, source, words, out) => {
+const answerEpoch = async (state, policy, asked, stratum, epoch, now, source, words, out) => {
   const { query } = asked;
   const { mostRows, name } = query;
   const n = query.proxies.length;
@@ -154,7 +155,7 @@ const answerEpoch = (state, policy, asked, stratum, epoch, now, source, words, o
   /** @type {number | null} */
   let charge = null;
   if (chosen) {
-    const sets = truth(query, source.rows, scope && scope.hash, words);
+    const sets = "rows" in source ? truth(query, source.rows, scope && scope.hash, words) : await source.find(words);
     charge = make();
     out.cost = cost.toString();
     out.reports = scope ? memoized(state, query, scope, sets, epoch, words) : query.mechanism.draw(sets, words);
@@ -247,7 +248,7 @@ export const answer = async ({ state, ring, policy, text, now, words, sourceOf, 
     out.epoch = receipt.epoch = currentEpoch(state, policy, query, now, skew);
     const source = await sourceOf(query);
     if (!source) throw new Refusal("", "form", "waiting");
-    receipt.epsilon = answerEpoch(state, policy, asked, stratum, out.epoch, now, source, words, out).double;
+    receipt.epsilon = (await answerEpoch(state, policy, asked, stratum, out.epoch, now, source, words, out)).double;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     Object.assign(receipt, error.facts);

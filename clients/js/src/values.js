@@ -48,8 +48,8 @@ const reads = (query) => {
   return found && { name: found[2], columns: found[1].split(",").map((column) => column.trim()) };
 };
 
-/** The rows of a query from what was recorded, or why there are none. @param {State} state @param {Query} query @returns {Source} */
-export const recordedRows = (state, query) => {
+/** The rows of a query from what was recorded, or why there are none. @param {Query} query @param {State} state @returns {Source} */
+export const recordedRows = (query, state) => {
   if (query.given.ask === "form") {
     const chosen = state.forms[query.name];
     if (!chosen) return null;

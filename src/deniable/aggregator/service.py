@@ -9,10 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from deniable.aggregator.history.answer import HistoryReader
+from deniable.aggregator.history.file_catalogue import DeletionReceipt
 from deniable.aggregator.history.service import HistoryService, history_reader
 from deniable.aggregator.operations.announcing import announce
 from deniable.aggregator.operations.capacity import capacity
 from deniable.aggregator.operations.faults import aggregator_faults
+from deniable.aggregator.operations.health import AggregatorHealth
 from deniable.aggregator.operations.overdue import OverdueWindows
 from deniable.aggregator.operations.parts import ServiceParts
 from deniable.aggregator.operations.probes import probes_of
@@ -110,7 +112,7 @@ class Service:
         """The keys that are trusted now, according to the ring file."""
         return self.ring_file.ring()
 
-    def health_report(self) -> dict[str, Any]:
+    def health_report(self) -> AggregatorHealth:
         """The health page: `failed` if nothing is counted, `degraded` if a proxy is behind, down,
         unreadable or unreachable."""
         silent = {probe.name: probe.fault for probe in self.probes if probe.fault is not None}
@@ -119,15 +121,19 @@ class Service:
             fault = silent.get(proxy["name"])
             if fault is not None and not proxy["problem"]:
                 proxy.update(problem=fault.detail, fault=fault.name)
-        parts: dict[str, Any] = {
+        page = health_document(aggregator_faults(self))
+        report: AggregatorHealth = {
+            "status": page["status"],
+            "faults": page["faults"],
             "engine": self.parts.engine_problem or "running",
             "relay": self.parts.relay_problem or "running",
+            "proxies": proxies,
         }
         if self.history is not None:
-            parts["history"] = self.parts.history_problem or "running"
+            report["history"] = self.parts.history_problem or "running"
         if self.parts.controller_problem:
-            parts["controller"] = self.parts.controller_problem
-        return health_document(aggregator_faults(self), **parts, proxies=proxies)
+            report["controller"] = self.parts.controller_problem
+        return report
 
     def holder_of(self, token: str) -> TokenHolder | None:
         """Whose token it is; None for an unknown token."""
@@ -152,7 +158,7 @@ class Service:
             )
         return self.history
 
-    def delete_history(self, query_id: str, actor: str) -> dict[str, Any]:
+    def delete_history(self, query_id: str, actor: str) -> DeletionReceipt:
         """Delete all stored reports of a query; returns the receipt. Recorded before it begins,
         because it cannot be undone."""
         kept = self.kept_history()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,7 +63,7 @@ def audit_callable(
         Game("two reports, for coins used again", claim, names[:2], two_reports, [EqualReports()]),
     ]
     name = getattr(randomize, "__qualname__", type(randomize).__name__)
-    return Audit(name, claim, confidence, play_each(games, [0.9, 0.1], n, confidence, progress))
+    return Audit(name, math.nan, confidence, play_each(games, [0.9, 0.1], n, confidence, progress))
 
 
 def _rows(reports: Sequence[Any]) -> NDArray[np.uint8]:

@@ -99,9 +99,14 @@ class Audit(Result):
             else f" A leak in one of {1 / first.visible:,.0f} reports would have been seen."
         )
         exact = "infinite" if math.isinf(self.exact) else f"{self.exact:.4f}"
+        known = (
+            ""
+            if math.isnan(self.exact)
+            else f" The exact channel shows those too, and its epsilon is {exact}."
+        )
         return [
-            f"  Events rarer than about {first.invisible:.1g} cannot be seen from outside.{power}"
-            f" The exact channel shows those too, and its epsilon is {exact}."
+            f"  Events rarer than about {first.invisible:.1g} cannot be seen from outside."
+            f"{power}{known}"
         ]
 
 

@@ -44,6 +44,7 @@ ROLES = {
         "audit": "deniable.cli.operator.audit:audit",
         "compare": "deniable.cli.researcher.compare:compare",
         "correlate": "deniable.cli.researcher.regress:correlate",
+        "coverage": "deniable.cli.researcher.coverage:coverage",
         "curate": "deniable.cli.researcher.curate:curate",
         "demo": "deniable.cli.demonstration.demo:demo",
         "estimate": "deniable.cli.researcher.survey:estimate",

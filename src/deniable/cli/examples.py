@@ -142,11 +142,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit graph": ("deniable audit graph --rounds 2 --n-reports 4000",),
     "audit device": ("deniable audit device query.toml",),
     "audit pipeline": ("deniable audit pipeline query.toml",),
+    "audit command": (
+        "deniable audit command --claim 1.1 --value yes --value no -- python3 their_client.py",
+    ),
     "audit service": ("deniable audit service https://aggregator.example --token-file my.token",),
     "audit releases": (
         "deniable audit releases https://aggregator.example --token-file my.token --epochs 6",
     ),
     "audit verify": ("deniable audit verify audit.html --trusted auditor.key.pub",),
+    "coverage": (
+        "deniable coverage Warner:p=0.7 Crosswise:p=1/4 --n-reports 200 --proportion 0.01",
+        "deniable coverage DirectEncoding --epsilon 2 --values 8 --plot coverage.png",
+    ),
     "compare": (
         "deniable compare --values 16 --epsilon 1,2",
         "deniable compare --data answers.csv --column city --plot errors.png",
@@ -193,6 +200,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "privacy": (
         "deniable privacy --epsilon 1 --sampling 0.5 --population 10000 --answers 4",
         "deniable privacy --p 0.5 --q 0.5",
+        "deniable privacy --choose --prior 0.1 --belief 0.25",
     ),
     "release": (
         (

@@ -10,7 +10,7 @@ only on the query, the owner's policy, the clock and coins (docs/threat-model.md
 depends on the data:
 
 * whether to answer, when to send and what to charge are decided before the data are read;
-* SQL that does not compile on what is granted is refused before that, by a process that has no data;
+* SQL that does not compile on what is granted is refused before that, by a process without data;
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails
   while it runs, answers `other` or "in no bucket", randomized like all answers (SQL can be made to
   fail on purpose for some data, so a failure is data too);
@@ -431,8 +431,8 @@ class Device:
         return payment.cost, payment.accountant
 
     def _check_sql(self, book: StoreTransaction, query: Query) -> None:
-        """Refuse SQL that does not compile on what is granted: the last possible refusal, before the
-        data are read."""
+        """Refuse SQL that does not compile on what is granted: the last possible refusal, before
+        the data are read."""
         policy = self.policy
         if query.ask == "form":
             return  # it reads what was chosen in it, by a statement of ours
@@ -457,8 +457,8 @@ class Device:
             raise _Stop("refused", "columns", detail)
 
     def _granted(self, book: StoreTransaction) -> Shape:
-        """What is granted; while the owner is writing, what was granted when the vault could last be
-        read.
+        """What is granted; while the owner is writing, what was granted when the vault could last
+        be read.
 
         Refusing would reveal when, and for how long, the owner is writing.
         """

@@ -5,11 +5,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypedDict
 
 from deniable.queries.times import iso_time
 
-__all__ = ["Receipt"]
+__all__ = ["Receipt", "ReceiptDocument"]
+
+
+class ReceiptDocument(TypedDict):
+    """A receipt in JSON."""
+
+    time: int
+    outcome: str
+    reason: str | None
+    detail: str | None
+    analyst: str
+    query: str
+    serial: int
+    question: str
+    epoch: int | None
+    epsilon: float
+    left: float | None
+    verified: bool
+    first: int
+    times: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +118,7 @@ It cost 0.5; 1.5 is left for City.
 
     def to_dict(self) -> dict[str, Any]:
         """The receipt as JSON values."""
-        return {
+        document: ReceiptDocument = {
             "time": self.time,
             "outcome": self.outcome,
             "reason": self.reason or None,
@@ -115,6 +134,7 @@ It cost 0.5; 1.5 is left for City.
             "first": self.first or self.time,
             "times": self.times,
         }
+        return dict(document)
 
 
 def _short(epsilon: Fraction) -> str:

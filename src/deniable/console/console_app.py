@@ -3,7 +3,7 @@ list of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -19,7 +19,7 @@ from deniable.aggregator.web.sessions import (
     from_own_page,
     set_cookie,
 )
-from deniable.console.console_documents import CONSOLE_OPERATIONS
+from deniable.console.console_documents import CONSOLE_OPERATIONS, SessionDocument
 from deniable.console.design_plans import DesignRequest, design_answer, simulate_design
 from deniable.console.drafts import Draft, check_draft
 from deniable.console.public_queries import PublicQueries
@@ -59,12 +59,11 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
             if holder.role == "operator" or holder.may_somewhere("publish")
             else "reader"
         )
-        return {
-            "name": holder.name,
-            "role": role,
-            "csrf": csrf_word(token),
-            "proxies": list(service.names),
-        }
+        return dict(
+            SessionDocument(
+                name=holder.name, role=role, csrf=csrf_word(token), proxies=list(service.names)
+            )
+        )
 
     @app.put("/v1/session")
     def sign_in(given: _SignIn, request: Request, response: Response) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def _add_planning(app: FastAPI, service: Service) -> None:
     turns = FairTurns(_COMPUTED_AT_ONCE, _MOST_WAITING, reason="computing")
 
     async def computed(
-        request: Request, right: str, compute: Callable[..., dict[str, Any]], *given: Any
+        request: Request, right: str, compute: Callable[..., Mapping[str, Any]], *given: Any
     ) -> dict[str, Any]:
         """What `compute` returns, in the turn of whoever asks; they need the right on some
         analyst's queries, if one is named."""
@@ -102,7 +101,7 @@ def _add_planning(app: FastAPI, service: Service) -> None:
         if right and not holder.may_somewhere(right):
             raise RefusedError("right", 403, f"this needs the right to {right} queries")
         async with turns.turn(holder.owner):
-            return await run_in_threadpool(compute, *given)
+            return dict(await run_in_threadpool(compute, *given))
 
     @app.post("/v1/plan")
     async def plan_a_design(given: DesignRequest, request: Request) -> dict[str, Any]:

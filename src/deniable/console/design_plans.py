@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, model_validator
 
 from deniable.console.draft_schedule import draft_schedule
+from deniable.console.plan_documents import (
+    FeasiblePlan,
+    PlanAlternative,
+    PlannedCost,
+    PlannedFigures,
+    PlanVerdict,
+    RefusedPlan,
+    SimulationDocument,
+)
 from deniable.console.risk import MONTH, life_risk
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.mechanism import Mechanism
@@ -61,6 +70,8 @@ class DesignRequest(BaseModel):
     """The last day, if that is known rather than the number of epochs."""
     budget: float | None = Field(default=None, gt=0, le=1e6)
     memoize: bool = False
+    once: bool = False
+    """Whether a device answers once over the query's life."""
     proxies: int = Field(default=2, ge=2, le=16)
     price_per_gb: float = Field(default=0.0, ge=0, le=1e6)
     trials: int = Field(default=_MOST_TRIALS, ge=1, le=_MOST_TRIALS)
@@ -72,6 +83,8 @@ class DesignRequest(BaseModel):
 
     def scheduled(self, now: int) -> DesignRequest:
         """The request with the epochs that the query would have if it were signed now."""
+        if self.once:
+            return self.model_copy(update={"epochs": 1})
         if self.end is None:
             return self
         schedule = Schedule(**draft_schedule(self.every, self.end, now))
@@ -109,14 +122,13 @@ def design_answer(request: DesignRequest) -> dict[str, Any]:
     figures = _figures(request, found.mechanism, found.sampling, found.population)
     if request.margin is not None and figures["margin"] > request.margin * (1 + 1e-9):
         return _refused(request, *_second_step(request, figures))
-    return {
-        "feasible": True,
-        **figures,
-        "proportion": found.proportion,
+    verdict: PlanVerdict = {"feasible": True}
+    more: FeasiblePlan = {
         "detectable_difference": found.detectable_difference,
         "reason": found.reason,
         "alternatives": _alternatives(request, found),
     }
+    return {**verdict, **figures, "proportion": found.proportion, **more}
 
 
 def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
@@ -126,9 +138,7 @@ def _reported(request: DesignRequest, mechanism: Mechanism) -> Mechanism:
     return MemoizedUnary(mechanism, **DEFAULT_STEP) if two_steps else mechanism
 
 
-def _second_step(
-    request: DesignRequest, figures: Mapping[str, Any]
-) -> tuple[str, dict[str, float]]:
+def _second_step(request: DesignRequest, figures: PlannedFigures) -> tuple[str, dict[str, float]]:
     """Why a planned target is missed by the reports of permanent answers, and what would meet
     it."""
     needed = math.ceil(figures["population"] * (figures["margin"] / (request.margin or 1.0)) ** 2)
@@ -141,7 +151,7 @@ def _second_step(
 
 def _figures(
     request: DesignRequest, mechanism: Mechanism, sampling: float, population: int
-) -> dict[str, Any]:
+) -> PlannedFigures:
     """Everything that follows from a mechanism, a sampling rate and a number of people."""
     spread, z, reports = (
         ExpectedSpread.of(_reported(request, mechanism)),
@@ -196,12 +206,9 @@ def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float])
         population = max(
             1, math.ceil(ExpectedSpread.of(mechanism).variance(request.proportion) / wanted)
         )
-    return {
-        "feasible": False,
-        "problem": problem,
-        "nearest": near,
-        **_figures(request, mechanism, 1.0, population),
-    }
+    verdict: PlanVerdict = {"feasible": False}
+    why: RefusedPlan = {"problem": problem, "nearest": near}
+    return {**verdict, **why, **_figures(request, mechanism, 1.0, population)}
 
 
 def _epsilon_for(request: DesignRequest) -> float:
@@ -228,7 +235,7 @@ def _made(name: str, buckets: int, epsilon: float) -> Mechanism:
     return from_dict({"mechanism": name, "values": buckets, "epsilon": epsilon})
 
 
-def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
+def _alternatives(request: DesignRequest, found: Plan) -> list[PlanAlternative]:
     """What changing one thing would do: half the ±, half the epsilon, half the people."""
     base = {
         "population": found.population,
@@ -236,7 +243,7 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
         "margin": None,
         "epsilon": None,
     }
-    tries: list[tuple[str, dict[str, Any]]] = [
+    tries: list[tuple[Literal["margin", "epsilon", "population"], dict[str, Any]]] = [
         ("margin", {"margin": found.margin / 2}),
         ("epsilon", {"epsilon": found.epsilon_local / 2}),
         (
@@ -244,7 +251,7 @@ def _alternatives(request: DesignRequest, found: Plan) -> list[dict[str, Any]]:
             {"epsilon": found.epsilon_local, "population": max(1, found.population // 2)},
         ),
     ]
-    out = []
+    out: list[PlanAlternative] = []
     for changed, others in tries:
         try:
             other = plan(**request.planner_arguments(**{**base, **others}))
@@ -278,7 +285,7 @@ def _curve(
 
 def _cost(
     request: DesignRequest, mechanism: Mechanism, reports: float, sampling: float
-) -> dict[str, float]:
+) -> PlannedCost:
     """What a month of the query moves, and what that costs at the analyst's price."""
     times = MONTH / duration("every", request.every)
     share = 8 * row_words(smallest_class(mechanism.report_bytes))
@@ -292,7 +299,7 @@ def _cost(
     }
 
 
-def simulate_design(request: DesignRequest) -> dict[str, Any]:
+def simulate_design(request: DesignRequest) -> SimulationDocument:
     """The design on simulated people with the guessed proportions: what would be seen, repeated
     several times."""
     guesses = np.clip(np.array(request.guesses, dtype=float), 0.0, 1.0)

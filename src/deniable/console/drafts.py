@@ -4,20 +4,21 @@ whole, with the same messages."""
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from pydantic import BaseModel, Field, model_validator
 
 from deniable.console.draft_schedule import draft_schedule
-from deniable.console.risk import query_risk
+from deniable.console.risk import RiskDocument, query_risk
 from deniable.errors import DeniableError, ParameterError
+from deniable.queries.asking import check_value
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.summary import summary
 from deniable.renames import current_names
 from deniable.sql.checking import check_sql
 
-__all__ = ["Draft", "check_draft"]
+__all__ = ["Draft", "DraftCheck", "DraftChecks", "check_draft"]
 
 _PLACE = re.compile(r"buckets\[(\d+)\]")
 
@@ -28,6 +29,10 @@ class DraftColumn(BaseModel):
     name: str = Field(max_length=200)
     buckets: list[str] = Field(max_length=1 << 10)
     other: bool = False
+    question: dict[str, str] | None = Field(default=None, max_length=50)
+    """What a person is asked in a form, by language."""
+    labels: dict[str, list[str]] | None = Field(default=None, max_length=50)
+    """What a form calls each bucket, by language."""
 
 
 class Draft(BaseModel):
@@ -37,7 +42,11 @@ class Draft(BaseModel):
     serial: int = Field(default=1, ge=1, le=1 << 31)
     analyst: str = Field(default="", max_length=200)
     question: str = Field(default="", max_length=4000)
+    ask: Literal["sql", "form", "value"] = "sql"
+    """Where the answer comes from."""
     sql: str = Field(default="", max_length=20_000)
+    value: str = Field(default="", max_length=200)
+    """With `ask="value"`, the name under which apps record."""
     columns: list[DraftColumn] = Field(max_length=8)
     every: str = Field(default="1 d", max_length=40)
     window: str | None = Field(default=None, max_length=40)
@@ -45,6 +54,8 @@ class Draft(BaseModel):
     budget: float | None = None
     margin: float | None = None
     memoize: bool = False
+    once: bool = False
+    public_results: bool = False
     mechanism: dict[str, Any] | None = None
     sampling: float = 1.0
     population: int | None = None
@@ -56,16 +67,53 @@ class Draft(BaseModel):
         return current_names("Draft", given) if isinstance(given, dict) else given
 
 
-def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
+class DraftCheck(TypedDict):
+    """What is right or wrong with a field."""
+
+    field: str
+    level: Literal["ok", "hint", "bad"]
+    text: str
+    place: int | None
+    """Which bucket or column, if it is one."""
+
+
+class CheckedQuery(TypedDict):
+    """A query without errors, with the bytes to sign."""
+
+    id: str
+    content: str
+    digest: str
+    epsilon_local: float
+    affordable_epochs: int | None
+    size_class: int | None
+    summary: str
+    risk: list[RiskDocument]
+
+
+class DraftChecks(TypedDict):
+    """The checks of a draft."""
+
+    checks: list[DraftCheck]
+    labels: list[str]
+    schedule: dict[str, int] | None
+    query: CheckedQuery | None
+
+
+def check_draft(draft: Draft, proxies: list[str], now: int) -> DraftChecks:
     """What is right and wrong with each field and, if nothing is wrong, the query's canonical bytes
     to sign."""
-    checks: list[dict[str, Any]] = []
+    checks: list[DraftCheck] = []
 
-    def note(field: str, level: str, text: str, place: int | None = None) -> None:
+    def note(
+        field: str, level: Literal["ok", "hint", "bad"], text: str, place: int | None = None
+    ) -> None:
         checks.append({"field": field, "level": level, "text": text, "place": place})
 
-    _check_sql(draft, note)
+    if draft.ask == "sql":
+        _check_sql(draft, note)
     labels = _check_columns(draft, note)
+    if draft.ask == "value":
+        _check_value(draft, note)
     schedule = _check_times(draft, now, note)
     query = None
     if (
@@ -78,14 +126,14 @@ def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
         except DeniableError as error:
             name = error.name if isinstance(error, ParameterError) else "query"
             note(_field_of(name), "bad", str(error))
-    answer: dict[str, Any] = {
+    answer: DraftChecks = {
         "checks": checks,
         "labels": labels,
         "schedule": schedule,
         "query": None,
     }
     if query is not None:
-        answer["query"] = {
+        checked: CheckedQuery = {
             "id": query.id,
             "content": query.content.decode(),
             "digest": query.digest.hex(),
@@ -95,6 +143,7 @@ def check_draft(draft: Draft, proxies: list[str], now: int) -> dict[str, Any]:
             "summary": summary(query),
             "risk": query_risk(query),
         }
+        answer["query"] = checked
     return answer
 
 
@@ -119,10 +168,12 @@ def _check_columns(draft: Draft, note: Any) -> list[str]:
     labels: list[str] = []
     for i, column in enumerate(draft.columns):
         try:
-            made = Column(column.name, column.buckets, other=column.other)
+            made = _column(draft, column)
         except ParameterError as error:
             place = _PLACE.search(error.name)
             field = "buckets" if place or error.name == "buckets" else "columns"
+            if error.name.startswith(("question", "labels")):
+                field = "form"
             note(
                 field,
                 "bad",
@@ -131,6 +182,8 @@ def _check_columns(draft: Draft, note: Any) -> list[str]:
             )
             continue
         labels = [str(label) for label in made.labels]
+        if made.form is not None:
+            _check_form(made, note)
         note(
             "buckets",
             "ok",
@@ -143,6 +196,36 @@ def _check_columns(draft: Draft, note: Any) -> list[str]:
                 'An answer outside every bucket is sent, randomized, as "no bucket"',
             )
     return labels
+
+
+def _column(draft: Draft, column: DraftColumn) -> Column:
+    """The column. A form's texts that are missing are refused as those that are wrong."""
+    texts: dict[str, Any] = {}
+    if draft.ask == "form":
+        texts = {"question": column.question or {}, "labels": column.labels or {}}
+    return Column(column.name, column.buckets, other=column.other, **texts)
+
+
+def _check_form(column: Column, note: Any) -> None:
+    for i, choice in enumerate(column.choices):
+        if choice is None:
+            text = f"{column.labels[i]!r} must be a plain text or a single number: a person chooses"
+            note("buckets", "bad", f"{text} it", i)
+    if column.form is not None:
+        note("form", "ok", f"A question and labels in {', '.join(column.form.languages)}")
+    note("form", "hint", "Answered by people who fill it in; devices of the others wait")
+
+
+def _check_value(draft: Draft, note: Any) -> None:
+    try:
+        columns = [Column(column.name, ["a"]) for column in draft.columns]
+        check_value(draft.value, columns)
+    except ParameterError as error:
+        note("value", "bad", str(error))
+        return
+    names = ", ".join(column.name for column in columns)
+    note("value", "ok", f"Reads {names} of what apps record as {draft.value}")
+    note("value", "hint", "Several rows: one is drawn at random each epoch")
 
 
 def _check_times(draft: Draft, now: int, note: Any) -> dict[str, int] | None:
@@ -159,10 +242,17 @@ def _field_of(name: str) -> str:
         "analyst": "analyst",
         "question": "question",
         "sql": "sql",
+        "value": "value",
+        "memoize": "memoize",
         "budget": "budget",
         "schedule": "every",
     }
     return next((field for start, field in known.items() if name.startswith(start)), "query")
+
+
+def _written(draft: Draft, column: DraftColumn) -> dict[str, Any]:
+    texts = {"question", "labels"}
+    return column.model_dump(exclude=set() if draft.ask == "form" else texts)
 
 
 def _query(draft: Draft, schedule: dict[str, int], proxies: list[str]) -> Query:
@@ -172,8 +262,12 @@ def _query(draft: Draft, schedule: dict[str, int], proxies: list[str]) -> Query:
             "serial": draft.serial,
             "analyst": draft.analyst,
             "question": draft.question,
-            "sql": draft.sql,
-            "columns": [column.model_dump() for column in draft.columns],
+            "sql": draft.sql if draft.ask == "sql" else "",
+            "ask": draft.ask,
+            "value": draft.value if draft.ask == "value" else None,
+            "once": draft.once,
+            "public_results": draft.public_results,
+            "columns": [_written(draft, column) for column in draft.columns],
             "schedule": schedule,
             "proxies": proxies,
             "mechanism": draft.mechanism,

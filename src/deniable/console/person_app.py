@@ -14,21 +14,23 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
 from deniable.client.policy import Policy, read_policy, refuse_analyst
+from deniable.client.receipts import ReceiptDocument
 from deniable.client.storage.store import Store, StoreTransaction
 from deniable.client.vaults.vault import Vault
 from deniable.console.static_files import add_static_files
+from deniable.documents import WrittenAs
 from deniable.errors import DeniableError, RefusedError
 from deniable.privacy.ledger import Limit
 from deniable.queries.schedule import spoken_duration
 from deniable.service.http.server import problem
 
-__all__ = ["PersonSession", "create_person_app"]
+__all__ = ["PersonDocument", "PersonSession", "create_person_app"]
 
 COOKIE = "deniable_person"
 _MOST_RECEIPTS = 500
@@ -59,6 +61,34 @@ class _Token(BaseModel):
 class _Choice(BaseModel):
     analyst: str = Field(max_length=200)
     refused: bool
+
+
+class BalanceDocument(TypedDict):
+    """What an analyst, or all together, may still learn."""
+
+    limit: float | None
+    spent: float
+    left: float | None
+    period: str | None
+
+
+class _AnalystBalance(BalanceDocument):
+    name: str
+    refused: bool
+
+
+class PersonDocument(TypedDict):
+    """What the owner of a vault sees."""
+
+    now: int
+    vault: str
+    granted: dict[str, list[str]]
+    """The columns of each table that may be asked about."""
+    proxies: list[str]
+    epsilon_per_answer: float
+    total: BalanceDocument | None
+    analysts: list[_AnalystBalance]
+    receipts: list[Annotated[dict[str, Any], WrittenAs(ReceiptDocument)]]
 
 
 def create_person_app(
@@ -95,18 +125,19 @@ def create_person_app(
     @app.get("/v1/person")
     def person(request: Request) -> dict[str, Any]:
         session.check(request)
-        return _told(vault, read_policy(policy_file), int(clock()))
+        return dict(_told(vault, read_policy(policy_file), int(clock())))
 
     @app.put("/v1/person/refusals")
     def refuse(given: _Choice, request: Request) -> dict[str, Any]:
         session.check(request)
-        return _told(vault, refuse_analyst(policy_file, given.analyst, given.refused), int(clock()))
+        policy = refuse_analyst(policy_file, given.analyst, given.refused)
+        return dict(_told(vault, policy, int(clock())))
 
     add_static_files(app, "person.html")
     return app
 
 
-def _told(path: Path, policy: Policy, now: int) -> dict[str, Any]:
+def _told(path: Path, policy: Policy, now: int) -> PersonDocument:
     vault = Vault.open(path)
     store = Store.beside(vault.path)
     with store.transaction() as book:
@@ -120,7 +151,7 @@ def _told(path: Path, policy: Policy, now: int) -> dict[str, Any]:
             (limit for limit in policy.limits if not limit.each_analyst and limit.analyst is None),
             None,
         )
-        analysts = [
+        analysts: list[_AnalystBalance] = [
             {"name": name, "refused": name in policy.refused, **_balance(book, limit, name, now)}
             for name in names
             for limit in [
@@ -140,7 +171,9 @@ def _told(path: Path, policy: Policy, now: int) -> dict[str, Any]:
     }
 
 
-def _balance(book: StoreTransaction, limit: Limit | None, analyst: str, now: int) -> dict[str, Any]:
+def _balance(
+    book: StoreTransaction, limit: Limit | None, analyst: str, now: int
+) -> BalanceDocument:
     accountant = book.accountant(() if limit is None else (limit,), now)
     if limit is None:
         return {

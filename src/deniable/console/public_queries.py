@@ -14,15 +14,84 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from deniable.aggregator.counting.catalogue import Published, published
 from deniable.aggregator.service import Service
+from deniable.documents import Timestamp, WrittenAs, times_of
+from deniable.privacy.release_accountant import SampledFields
 from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.summary import summary
 from deniable.queries.times import with_times
 
-__all__ = ["PublicQueries"]
+__all__ = ["PublicDocument", "PublicKeyDocument", "PublicQueries", "PublicQuery"]
+
+
+class PublicVersion(TypedDict):
+    """A version of a public query."""
+
+    serial: int
+    published: Timestamp
+    epsilon_local: float
+
+
+class SignedDocument(TypedDict):
+    """A signed query, as `SignedQuery.to_bytes` writes it; with the controller's version, if that
+    is one."""
+
+    format: str
+    query: str
+    key: str
+    signature: str
+    version: NotRequired[str]
+    version_signature: NotRequired[str]
+
+
+class PublicEnvelope(TypedDict):
+    """What the controller may choose."""
+
+    epsilon: tuple[float, float]
+
+
+class PublicQuery(SampledFields):
+    """A query as it was signed."""
+
+    id: str
+    serial: int
+    published: Timestamp
+    stopped: Timestamp | None
+    signed: Annotated[dict[str, Any], WrittenAs(SignedDocument)]
+    labels: list[str]
+    epsilon_local: float
+    epsilon_life: float
+    envelope: PublicEnvelope | None
+    versions: list[Annotated[dict[str, Any], WrittenAs(PublicVersion)]]
+    public_results: bool
+    summary: str
+
+
+class PublicKeyDocument(TypedDict):
+    """A key for checking signed queries."""
+
+    id: str
+    owner: str
+    public: str
+    revoked: bool
+
+
+class _Rest(TypedDict):
+    feed: str
+    """The head of the public feed."""
+    audit: str
+    """The head of the audit log."""
+    keys: list[PublicKeyDocument]
+
+
+class PublicDocument(_Rest):
+    """What anyone may see about the queries."""
+
+    queries: list[PublicQuery]
+
 
 _Versions = dict[str, tuple[int, ...]]
 """For each query, what changes whenever one of its versions is published or stopped."""
@@ -40,7 +109,7 @@ class PublicQueries:
     def document(self) -> tuple[bytes, str]:
         """The JSON document, and its ETag."""
         service = self._service
-        keys = [
+        keys: list[PublicKeyDocument] = [
             {
                 "id": trusted.key.id,
                 "owner": trusted.key.owner,
@@ -49,7 +118,11 @@ class PublicQueries:
             }
             for trusted in service.ring
         ]
-        rest = {"feed": str(service.feed.head), "audit": str(service.audit.head), "keys": keys}
+        rest: _Rest = {
+            "feed": str(service.feed.head),
+            "audit": str(service.audit.head),
+            "keys": keys,
+        }
         content = b'{"queries":%b,%b' % (self._queries(), json.dumps(rest).encode()[1:])
         return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
@@ -82,7 +155,15 @@ def _public(versions: Sequence[Published]) -> dict[str, Any]:
     entry = versions[-1]
     query = entry.query
     envelope = query.envelope
-    document = {
+    versions_of: list[PublicVersion] = [
+        {
+            "serial": each.query.serial,
+            "published": each.published,
+            "epsilon_local": each.query.epsilon_local,
+        }
+        for each in versions
+    ]
+    document: PublicQuery = {
         "id": query.id,
         "serial": query.serial,
         "published": entry.published,
@@ -92,19 +173,9 @@ def _public(versions: Sequence[Published]) -> dict[str, Any]:
         "epsilon_local": query.epsilon_local,
         **query.sampled_loss.sampled_fields(),
         "epsilon_life": lifetime_epsilon(query),
-        "envelope": None if envelope is None else {"epsilon": [0.0, envelope.epsilon_per_answer]},
-        "versions": [
-            with_times(
-                {
-                    "serial": each.query.serial,
-                    "published": each.published,
-                    "epsilon_local": each.query.epsilon_local,
-                },
-                "published",
-            )
-            for each in versions
-        ],
+        "envelope": None if envelope is None else {"epsilon": (0.0, envelope.epsilon_per_answer)},
+        "versions": [with_times(each, *times_of(PublicVersion)) for each in versions_of],
         "public_results": query.public_results,
         "summary": summary(query),
     }
-    return with_times(document, "published", "stopped")
+    return with_times(document, *times_of(PublicQuery))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.checks import check_loss
-from deniable.checksums import checked_object, sealed_object
+from deniable.checksums import CheckSumError, checked_object, sealed_object
 from deniable.errors import BudgetExceededError, BudgetFileError, ParameterError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
 
@@ -163,7 +163,7 @@ class CuratorBudget:
             ArithmeticError,
             RecursionError,
         ) as error:
-            reason = f": {error}" if "check sum" in str(error) else ""
+            reason = f": {error}" if isinstance(error, CheckSumError) else ""
             raise BudgetFileError(
                 f"{self.path} is not a file of the format {_FORMAT!r}{reason}"
             ) from None

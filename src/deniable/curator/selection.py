@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,74 @@ _CONFIDENCE = 0.95
 _Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class _End:
-    """A noisy search for the last candidate that is on the right side of a quantile.
+class _End(Protocol):
+    """How the last candidate that is on the right side of a quantile is found.
 
     Candidates have imbalances that never fall from one to the next; from 0 on they are on the wrong
-    side. The search halves the candidates and looks at the imbalance of the middle one with noise.
-    Those at or below -`threshold` are taken to be right, so that noise takes a wrong one for right
-    with probability `failure` in all steps together.
+    side. With probability `failure` a wrong one is taken for right.
+    """
+
+    @property
+    def threshold(self) -> int:
+        """How far below 0 the imbalance is that is looked for."""
+        ...
+
+    def reach(self, failure: float) -> float:
+        """How far from there the imbalance of what is found lies, but for this probability."""
+        ...
+
+    def last(self, imbalances: _Integers) -> int:
+        """The place of the last candidate that is taken to be right; -1 if none is."""
+        ...
+
+    def __str__(self) -> str: ...
+
+
+def _end(candidates: int, sensitivity: int, epsilon: Fraction, failure: float) -> _End:
+    """The end that is nearer to the quantile: a choice, unless there are very many candidates."""
+    chosen = _ChosenEnd(NoisyChoice(sensitivity, epsilon), candidates, failure)
+    searched = _SearchedEnd.among(candidates, sensitivity, epsilon, failure)
+    return chosen if chosen.threshold <= searched.threshold else searched
+
+
+@dataclass(frozen=True)
+class _ChosenEnd:
+    """A noisy choice of the quantile of a lower rank.
+
+    A candidate's ranks reach from its own imbalance to that of the next one; before the first there
+    is a place for all lower ranks. Its loss is how far these ranks are from -`threshold`. So it is
+    0 for a candidate that is right, and at least `threshold` for every wrong one.
+    """
+
+    noise: NoisyChoice
+    candidates: int
+    failure: float
+
+    def reach(self, failure: float) -> float:
+        """What the loss of the choice does not exceed, but for this probability."""
+        return choice_shortfall(self.noise.scale, self.candidates + 1, 1 - failure)
+
+    @property
+    def threshold(self) -> int:
+        return math.ceil(self.reach(self.failure))
+
+    def last(self, imbalances: _Integers) -> int:
+        loss = np.zeros(imbalances.size + 1, dtype=np.int64)
+        loss[1:] = np.maximum(loss[1:], imbalances + self.threshold)
+        loss[:-1] = np.maximum(loss[:-1], -imbalances - self.threshold)
+        return self.noise.largest((-loss).tolist()) - 1
+
+    def __str__(self) -> str:
+        return f"noisy choice of {self.candidates} candidates, scale {self.noise.scale:.6g}"
+
+
+@dataclass(frozen=True)
+class _SearchedEnd:
+    """A noisy search, which halves the candidates.
+
+    It looks at the imbalance of the middle one with noise. Those at or below -`threshold` are taken
+    to be right, so that noise takes a wrong one for right with probability `failure` in all steps
+    together.
     """
 
     noise: LaplaceNoise
@@ -47,7 +107,9 @@ class _End:
     failure: float
 
     @classmethod
-    def among(cls, candidates: int, sensitivity: int, epsilon: Fraction, failure: float) -> _End:
+    def among(
+        cls, candidates: int, sensitivity: int, epsilon: Fraction, failure: float
+    ) -> _SearchedEnd:
         """The search for which epsilon is enough, in as many steps as the candidates need."""
         steps = candidates.bit_length()
         return cls(LaplaceNoise(sensitivity, epsilon / steps), steps, failure)
@@ -64,13 +126,15 @@ class _End:
         return self.reach(self.failure)
 
     def last(self, imbalances: _Integers) -> int:
-        """The place of the last candidate that is taken to be right; -1 if none is."""
         right, wrong = -1, imbalances.size
         while wrong - right > 1:
             middle = (right + wrong) // 2
             (noisy,) = self.noise.add([int(imbalances[middle])])
             right, wrong = (middle, wrong) if noisy <= -self.threshold else (right, middle)
         return right
+
+    def __str__(self) -> str:
+        return f"{self.steps} noisy counts, scale {self.noise.scale:.6g}"
 
 
 @dataclass(frozen=True)
@@ -91,10 +155,10 @@ class Quantile(CuratorQuestion):
     and with level p/q, the loss of a candidate c is how far q #(x < c) - p n or p n - q #(x <= c)
     lies above 0: it is 0 at the quantile, and one candidate is chosen by it (after Smith 2011). How
     far that is off depends on how dense the values are there, which is private too. So a part
-    `bracket` of epsilon buys two ends, by two noisy searches: whatever the data are, each lies on
-    its side of the quantile but for half the failure. Levels 0 and 1 need one end only, which is
-    the value: the smallest or largest value that noise does not hide. Without a bracket the
-    interval is that of the bounds.
+    `bracket` of epsilon buys two ends, of lower and of higher rank: whatever the data are, each
+    lies on its side of the quantile but for half the failure. Levels 0 and 1 need one end only,
+    which is the value: the smallest or largest value that noise does not hide. Without a bracket
+    the interval is that of the bounds.
     """
 
     numeric = True
@@ -130,14 +194,14 @@ class Quantile(CuratorQuestion):
         p, q = self.level.numerator, self.level.denominator
         sensitivity, failure = protection.of_scores(q - p, p), 1 - _CONFIDENCE
         if self.level in (0, 1):
-            only = _End.among(self.count, sensitivity, epsilon, failure)
+            only = _end(self.count, sensitivity, epsilon, failure)
             return _Draws(
                 None, only if self.level == 1 else None, only if self.level == 0 else None
             )
         value = NoisyChoice(sensitivity, epsilon * (1 - self.bracket))
         if not self.bracket:
             return _Draws(value, None, None)
-        end = _End.among(self.count, sensitivity, epsilon * self.bracket / 2, failure / 2)
+        end = _end(self.count, sensitivity, epsilon * self.bracket / 2, failure / 2)
         return _Draws(value, end, end)
 
     def exact(self, rows: QuestionRows, protection: Protection) -> _Integers:
@@ -206,7 +270,7 @@ class Quantile(CuratorQuestion):
     def mechanism(self, noise: _Draws) -> str:
         if noise.value is not None:
             return f"noisy choice of {self.count} candidates, scale {noise.value.scale:.6g}"
-        return f"{_only(noise).steps} noisy counts, scale {_only(noise).noise.scale:.6g}"
+        return str(_only(noise))
 
 
 def _only(noise: _Draws) -> _End:

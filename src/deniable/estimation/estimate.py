@@ -12,10 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.checks import check_confidence
-from deniable.display import (
-    Display,
-    pandas,
-)
+from deniable.display import Display, pandas
 from deniable.errors import ParameterError
 from deniable.estimation.consistency import make_consistent
 from deniable.estimation.estimate_text import estimate_display, estimate_rows, privacy_line
@@ -27,6 +24,7 @@ from deniable.estimation.exact_intervals import (
 )
 from deniable.estimation.interval_laws import ProportionLaw
 from deniable.estimation.intervals import (
+    IntervalFields,
     StratumCounts,
     critical_values,
     cut_to_proportions,
@@ -34,18 +32,17 @@ from deniable.estimation.intervals import (
 )
 from deniable.estimation.report_counts import ReportCounts, with_n
 from deniable.estimation.score_laws import combined_law
+from deniable.estimation.tables.ordered_statistics import OrderedStatistics
 from deniable.estimation.tables.statistic import Statistic
-from deniable.results import Result, fields_of
+from deniable.results import Figures, Result, fields_of
 
 __all__ = ["Estimate"]
 
 _Floats = NDArray[np.float64]
-_FEWEST_PLACES = 8
-"""From this many numeric labels on, a scale is summarized by its mean and quantiles."""
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate(Result):
+class Estimate(OrderedStatistics, Result):
     """Estimated proportions of the population, one per label, with the covariance of their errors.
 
     The proportions are unbiased, so some may lie below 0 or above 1; the intervals of proportions
@@ -53,7 +50,7 @@ class Estimate(Result):
     """
 
     labels: tuple[Hashable, ...]
-    proportions: _Floats
+    proportions: Figures
     variance: _Floats
     """Of each proportion; what `interval` uses."""
     n: int
@@ -79,7 +76,7 @@ class Estimate(Result):
     """Degrees of freedom of each variance, where they are not n - 1."""
     strata: tuple[tuple[float, Estimate], ...] = ()
     """The weighted estimates that this one is the sum of, if it is."""
-    unbiased: _Floats | None = None
+    unbiased: Figures | None = None
     """The proportions before :meth:`consistent` changed them."""
     reports: ReportCounts | None = None
     """The counts it was solved from, for windows of a query."""
@@ -96,6 +93,7 @@ class Estimate(Result):
     """Whether the variance is an upper bound, so that intervals cover at least as often as
     stated."""
 
+    COMPUTED = IntervalFields
     KEYS: ClassVar[Mapping[str, str]] = {
         "proportions": "estimate",
         "epsilon": "epsilon_local",
@@ -338,46 +336,18 @@ class Estimate(Result):
         None for a limit that is infinite and for an epsilon that is not known.
         """
         low, high = self.interval(confidence).T
-        return {
-            **fields_of(self),
+        computed: IntervalFields = {
             "stderr": self.stderr.tolist(),
             "low": [_finite(limit) for limit in low.tolist()],
             "high": [_finite(limit) for limit in high.tolist()],
             "confidence": confidence,
             "covers_more": self.covers_more(confidence).tolist(),
         }
+        return fields_of(self) | computed
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         return super()._arguments(with_n(document))
-
-    @property
-    def numeric(self) -> bool:
-        """Whether the labels are points of a scale, better summarized by a mean and quantiles than
-        by proportions."""
-        return len(self.labels) >= _FEWEST_PLACES and all(
-            isinstance(label, float) for label in self.labels
-        )
-
-    def summary(self) -> tuple[Statistic, ...]:
-        """For numeric labels: mean, median and quartiles."""
-        from deniable.estimation.tables import statistics  # noqa: PLC0415 - which are made from estimates
-
-        if not self.numeric:
-            raise ParameterError(
-                "labels",
-                list(self.labels[:3]),
-                "must be numbers of a scale for a mean and quantiles",
-            )
-        found = [
-            statistics.mean(self),
-            *(statistics.quantile(self, level) for level in (0.5, 0.25, 0.75)),
-        ]
-        names = ("mean", "median", "lower quartile", "upper quartile")
-        return tuple(
-            dataclasses.replace(part, name=name, notes=())
-            for part, name in zip(found, names, strict=True)
-        )
 
     def __getitem__(self, label: Hashable) -> Statistic:
         """The proportion of one label, with its standard error and its interval."""

@@ -192,13 +192,20 @@ class BinnedQuantileLaw(Result):
     highest: _Floats
     """The largest value of each bin; of a bin with a single value, the same."""
     below: _Floats
-    """F at the edges, one more than there are bins."""
+    """At the edges, one more than there are bins: F, or an estimate that is in expectation at most
+    F."""
     stderr: _Floats
-    """The standard error of F at the edges."""
+    """The standard errors of `below`."""
+    above: _Floats | None = None
+    """At the edges, an estimate that is in expectation at least F, if it is not `below`."""
+    above_stderr: _Floats | None = None
+    """The standard errors of `above`."""
 
     def interval(self, confidence: float) -> tuple[float, float]:
         z = -normal_quantile((1 - check_confidence(confidence)) / 2)
-        reached = np.flatnonzero(self.below[1:] + z * self.stderr[1:] >= self.level)
+        above = self.below if self.above is None else self.above
+        above_stderr = self.stderr if self.above_stderr is None else self.above_stderr
+        reached = np.flatnonzero(above[1:] + z * above_stderr[1:] >= self.level)
         not_passed = np.flatnonzero(self.below[:-1] - z * self.stderr[:-1] <= self.level)
         return float(self.lowest[reached[0]]), float(self.highest[not_passed[-1]])
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from deniable.checks import check_confidence
 from deniable.numerics import normal_quantile
 
 __all__ = [
+    "IntervalFields",
     "StratumCounts",
     "critical_values",
     "cut_to_proportions",
@@ -33,6 +34,19 @@ to raise coverage."""
 _DRAWS = 30_000
 _LARGEST_SIMULATED = 128
 """Beyond this many labels, Šidák's bound is as good and much cheaper."""
+
+
+class IntervalFields(TypedDict):
+    """What the document of an estimate has besides its fields."""
+
+    stderr: list[float]
+    """Standard errors."""
+    low: list[float | None]
+    high: list[float | None]
+    """Limits that cover with `confidence`; None for an infinite one."""
+    confidence: float
+    covers_more: list[bool]
+    """Whether they cover at least, not just, as often."""
 
 
 def critical_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -14,6 +14,15 @@ from deniable.errors import ParameterError
 from deniable.results import Result, fields_of
 
 __all__ = ["ReportCounts", "check_population", "with_n"]
+
+
+class WrittenCounts(TypedDict):
+    """How a document has the counts."""
+
+    counts: list[int]
+    n: int
+    nothing: NotRequired[int]
+    """Messages with nothing to report, if there were any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +37,15 @@ class ReportCounts(Result):
     repeats: float = 1.0
     """How often the same coins were counted."""
 
+    UNWRITTEN = ("solved",)
+    COMPUTED = WrittenCounts
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, which :meth:`from_dict` reads."""
-        counted = {"counts": self.solved.counts.tolist(), "n": self.solved.n}
-        silent = {"nothing": self.solved.nothing} if self.solved.nothing else {}
-        return {**fields_of(self, "solved"), **counted, **silent}
+        counted: WrittenCounts = {"counts": self.solved.counts.tolist(), "n": self.solved.n}
+        if self.solved.nothing:
+            counted["nothing"] = self.solved.nothing
+        return {**fields_of(self), **counted}
 
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from deniable.estimation.tables.statistic import displayed_statistics, normal_re
 from deniable.graphs.limits import (
     ENOUGH,
     LOUD,
+    UnimodalLaw,
     flips,
 )
 from deniable.graphs.moments import Degrees, Triangles, count_degrees, count_triangles
@@ -163,6 +164,10 @@ class GraphEstimate(Result):
 
 
 _FEW = "So few coins flip that {} far from normal: there is no interval."
+_UNIMODAL = (
+    "So few coins flip that the errors of triangles and wedges are far from normal: their intervals"
+    " allow for any law with one mode, and clustering has none."
+)
 DROWNED = "The wedges do not stand out from the noise: any clustering is possible."
 
 
@@ -236,7 +241,7 @@ def _triangles(
     most = comb(nodes, 3)
     few = flips(comb(nodes, 2), channel) < 4 * ENOUGH
     if few:
-        notes.append(_FEW.format("the errors of triangles and wedges are"))
+        notes.append(_UNIMODAL)
     if flips(nodes - 1, channel) < ENOUGH:
         notes.append(_FEW.format("the error of triangles at single nodes is"))
     total = GraphStatistic(
@@ -244,16 +249,15 @@ def _triangles(
         counted.total,
         math.sqrt(variance),
         nodes,
-        bounds=(0.0, float(most)) if few else None,
+        law=UnimodalLaw(counted.total, math.sqrt(variance), 0.0, float(most)) if few else None,
     )
-    bounds = (0.0, 3.0 * most) if few else None
     stderr = math.sqrt(max(counted.wedges_variance, least))
     wedges = GraphStatistic(
         "wedges",
         counted.wedges,
         stderr,
         nodes,
-        bounds=bounds,
+        law=UnimodalLaw(counted.wedges, stderr, 0.0, 3.0 * most) if few else None,
         profile=profile,
         wide=channel.variance > LOUD,
     )

@@ -65,7 +65,7 @@ class GraphStatistic(Statistic):
     def coverage(self) -> str:
         """What the interval claims: "as stated", "at least" as often as stated, or "all possible":
         it rules nothing out."""
-        if self.exact is not None:
+        if self.exact is not None or (self.law is not None and self.law.covers_more(0.95)):
             return "at least"
         if self.bounds is not None and (self.ratio is None or not denominator_visible(self.ratio)):
             return "all possible"
@@ -81,6 +81,8 @@ class GraphStatistic(Statistic):
         :func:`quotient_limits`; of a count of few coins, it comes from the exact law.
         """
         check_confidence(confidence)
+        if self.law is not None:
+            return self.law.interval(confidence)
         if self.exact is not None:
             ones, pairs, a, b, copies = self.exact
             low, high = count_limits(

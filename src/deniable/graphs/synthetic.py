@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["synthetic_graph"]
 
 
-def synthetic_graph(reports: GraphReports, source: Source | None = None) -> Graph:
-    """A graph that could be the true one, with the estimated number of edges."""
+def synthetic_graph(
+    reports: GraphReports, source: Source | None = None, edges: int | None = None
+) -> Graph:
+    """A graph that could be the true one, with the estimated number of edges, or with a number of
+    edges that is public anyway."""
     source = source_or_system(source)
     nodes, channel = reports.nodes, reports.response.channel
     bits = reports.bits()
-    edges = round(min(max(count_degrees(bits, channel, channel).edges, 0), comb(nodes, 2)))
+    if edges is None:
+        edges = round(min(max(count_degrees(bits, channel, channel).edges, 0), comb(nodes, 2)))
     copies = channel.copies
     found = [int((bits == z).sum()) // 2 for z in range(copies + 1)]
     found[0] = comb(nodes, 2) - sum(found[1:])

@@ -42,7 +42,8 @@ def estimated_wedges(reports: TwoRoundReports, noise: float) -> GraphStatistic:
 def estimated_triangles(
     reports: TwoRoundReports, wedges: GraphStatistic, progress: Progress | None
 ) -> tuple[GraphStatistic, tuple[str, ...]]:
-    """The sum of the noisy counts, unbiased, and what is to be said of its error."""
+    """The sum of the noisy counts, unbiased but for cut lists, and what is to be said of its
+    error."""
     protocol, channel = reports.protocol, reports.protocol.response.channel
     scales, times = np.unique(protocol.count_scales(reports.first.bounds), return_counts=True)
     spread = sum(
@@ -65,7 +66,7 @@ def estimated_triangles(
         )
     return (
         GraphStatistic(
-            "triangles", reports.triangles, math.sqrt(variance), reports.nodes, lost=protocol.lost
+            "triangles", reports.triangles, math.sqrt(variance), reports.nodes, lost=protocol.cut
         ),
         notes,
     )

@@ -19,13 +19,13 @@ fewer noisy edges 2022).
 An edge is in two degrees, one report of a pair and one list: its loss is epsilon_0 + epsilon_1 +
 epsilon_2.
 
-T = sum w_i/(a - b) is unbiased except for lists that were cut. A list is cut with probability at
-most `cut`, but the owner of a triangle is the one of its three nodes with the smallest noisy
-degree, and so the one whose list is most easily cut: a triangle is lost with probability at most 1
-- (1 - cut)^3, that any of the three is. The mean is between (1 - cut)^3 T and T, and the interval
-is widened accordingly. The variance is the sum over pairs j, k of v_jk c_jk^2, where c_jk is the
-number of lists that contain both, plus that of the noise. The latter is known; the former is
-estimated from the noisy edges.
+T = sum w_i/(a - b) is unbiased except for lists that were cut. The owner of a triangle is the one
+of its three nodes with the smallest noisy degree, and so the one whose list is most easily cut:
+with c the probability that a list is cut, a triangle is lost with probability at most 1 - (1 -
+c)^3, that any of the three is. The margin is such that this is at most `cut`: the mean is between (1 - cut) T
+and T, and the interval is widened accordingly. The variance is the sum over pairs j, k of v_jk
+c_jk^2, where c_jk is the number of lists that contain both, plus that of the noise. The latter
+is known; the former is estimated from the noisy edges.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class TwoRounds:
     keep: float = 1.0
     """The fraction of the noisy edges that is published."""
     cut: float = 0.02
-    """The largest probability that a list is cut because the noise on its degree was far below
-    0."""
+    """The largest probability that a triangle is missing from the counts because a list was cut:
+    the noise on a degree was far below 0."""
 
     def __post_init__(self) -> None:
         check_epsilon(self.requested_epsilon)
@@ -129,15 +129,15 @@ class TwoRounds:
     @property
     def margin(self) -> int:
         """What is added to a noisy degree: P(noise < -margin) = q^(margin + 1)/(1 + q) is at most
-        `cut`."""
+        `list_cut`."""
         scale = float(self.degree_scale)
-        return max(0, math.ceil(-scale * math.log(self.cut * (1 + math.exp(-1 / scale))) - 1))
+        return max(0, math.ceil(-scale * math.log(self.list_cut * (1 + math.exp(-1 / scale))) - 1))
 
     @property
-    def lost(self) -> float:
-        """The largest probability that a triangle is missing from the counts: that the list of any
-        of its three nodes is cut."""
-        return 1 - (1 - self.cut) ** 3
+    def list_cut(self) -> float:
+        """The largest probability that a list is cut, so that none of a triangle's three nodes has
+        its list cut with probability 1 - `cut`."""
+        return -math.expm1(math.log1p(-self.cut) / 3)
 
     def report_degree(self, degree: int, source: Source | None = None) -> int:
         """What one person sends about their degree."""
@@ -208,16 +208,20 @@ class TwoRounds:
             "epsilon": self.requested_epsilon,
             "parts": list(self.parts),
             "keep": self.keep,
-            "cut": self.cut,
+            "triangles_cut": self.cut,
         }
 
     @staticmethod
     def from_dict(content: Any) -> TwoRounds:
         """The protocol that :meth:`to_dict` described."""
         try:
-            return TwoRounds(
-                content["epsilon"], tuple(content["parts"]), content["keep"], content["cut"]
+            # Release 0.1.0 states the probability that a list is cut.
+            cut = (
+                content["triangles_cut"]
+                if "triangles_cut" in content
+                else 1 - (1 - content["cut"]) ** 3
             )
+            return TwoRounds(content["epsilon"], tuple(content["parts"]), content["keep"], cut)
         except (KeyError, TypeError):
             raise GraphError(
                 "the description of the protocol is not one that this library writes"

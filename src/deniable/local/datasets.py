@@ -1,4 +1,4 @@
-"""Synthetic populations for the questions of PrivApprox's case studies (Quoc 2017, section 7.1).
+"""Synthetic populations for the questions of PrivApprox's case studies (Quoc 2017, section 6.1).
 
 The paper's data (New York taxis in 2013, household meters) are not ours to ship. These are drawn
 from simple distributions of about the same shape, reproducibly from a seed, so that the truth is

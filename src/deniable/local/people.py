@@ -111,7 +111,8 @@ def make_vaults(
 ) -> list[Vault]:
     """One vault per person, with their rows, granting these columns.
 
-    All begin as copies of one empty vault: the declaration of what is granted travels with the file.
+    All begin as copies of one empty vault: the declaration of what is granted travels with the
+    file.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     empty = Vault.create(folder / "empty.db")

@@ -277,7 +277,7 @@ def total_conservation(windows: Sequence[Window]) -> dict[str, Any]:
             account += Account(
                 **{field.name: document[field.name] for field in dataclasses.fields(Account)}
             )
-    return statement(totals, dict(enumerate(totals.values())))
+    return dict(statement(totals, dict(enumerate(totals.values()))))
 
 
 def demo_query(dataset: Dataset, n_clients: int) -> Callable[[Sequence[str], int], Query]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from deniable.errors import DamagedLogError
 from deniable.service.files.schemas import FileSchema
 
 __all__ = ["LOG"]
 
 LOG = FileSchema(
     "a proxy's log",
+    damaged_error=DamagedLogError,
     application_id=0x64_6E_6C_67,  # the letters dnlg
     script="""
 CREATE TABLE blocks (

@@ -7,6 +7,7 @@ have been read. The empty position means that nothing was ever read from the log
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from deniable.checks import decimal
-from deniable.errors import LogError, ResponseError, SettingsError, WireError
+from deniable.errors import DamagedLogError, LogError, ResponseError, SettingsError, WireError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
 from deniable.queries.schedule import MOST_EPOCHS
@@ -169,12 +170,17 @@ class EmbeddedLog:
             self._reader, self._file = LogReader(self.path), place
 
 
+def _stated_reason(content: bytes) -> str:
+    """The reason in a problem document; empty if it is none."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return ""
+    return str(found.get("reason", "")) if isinstance(found, dict) else ""
+
+
 def _fault(error: Exception) -> str:
-    damaged = (
-        isinstance(error, UnicodeError)
-        or "damaged" in str(error)
-        or " is not a proxy's log" in str(error)
-    )
+    damaged = isinstance(error, UnicodeError | DamagedLogError)
     return "log_damaged" if damaged or name_of_error(error) == "damaged" else "log_unreadable"
 
 
@@ -210,7 +216,7 @@ class HttpLog:
             answer = ask(self._client, "GET", f"{self.url}/v1/log", LARGEST_PAGE, **what)
             if answer.status != 200:
                 fault = "token" if answer.status in (401, 403) else "log_unreadable"
-                if '"reason": "log_damaged"' in answer.text:
+                if _stated_reason(answer.content) == "log_damaged":
                     fault = "log_damaged"
                 return unread(
                     after, f"{self.url} answered {answer.status}: {answer.text[:200]}", fault

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from deniable.checks import LARGEST_WORD, is_whole, whole
-from deniable.errors import LogAwayError, LogError, WireError
+from deniable.errors import DamagedLogError, LogAwayError, LogError, WireError
 from deniable.logs.schema import LOG
 from deniable.queries.schedule import MOST_EPOCHS
 from deniable.service.faults import name_of_error
@@ -129,7 +129,9 @@ class _Readable:
                 (str(identity), self._checked("continues", offset)) for identity, offset in found
             )
         except (ValueError, TypeError):
-            raise LogError(f"{self.path} is damaged: what it continues cannot be read") from None
+            raise DamagedLogError(
+                f"{self.path} is damaged: what it continues cannot be read"
+            ) from None
 
     @property
     def dropped(self) -> int:
@@ -150,7 +152,7 @@ class _Readable:
         found = {}
         for name, epoch, offset, declared in rows:
             if not isinstance(name, str) or not _CHANNEL.fullmatch(name):
-                raise LogError(f"{self.path} is damaged: a mark names an impossible channel")
+                raise DamagedLogError(f"{self.path} is damaged: a mark names an impossible channel")
             channel = int(name, 16)
             found[channel] = Mark(
                 channel,
@@ -163,7 +165,9 @@ class _Readable:
     def _checked(self, name: str, value: Any, most: int = LARGEST_WORD) -> int:
         """A number read from the file, which damage may have turned into anything."""
         if not is_whole(value) or not 0 <= value <= most:
-            raise LogError(f"{self.path} is damaged: {name} is not a whole number from 0 to {most}")
+            raise DamagedLogError(
+                f"{self.path} is damaged: {name} is not a whole number from 0 to {most}"
+            )
         return int(value)
 
     def read(self, after: int, limit: int = 256) -> list[LogRecord]:
@@ -192,9 +196,11 @@ class _Readable:
             n_expected = min(limit, self.end - after)
         # offsets have no gaps
         if [offset for offset, _ in rows] != list(range(after + 1, after + 1 + n_expected)):
-            raise LogError(f"{self.path} is damaged: some blocks after offset {after} are missing")
+            raise DamagedLogError(
+                f"{self.path} is damaged: some blocks after offset {after} are missing"
+            )
         if not all(isinstance(content, bytes) for _, content in rows):
-            raise LogError(f"{self.path} is damaged: a block is not bytes")
+            raise DamagedLogError(f"{self.path} is damaged: a block is not bytes")
         return [LogRecord(*row) for row in rows]
 
 
@@ -254,7 +260,7 @@ class BlockLog(_Readable):
             whole_log = False
         if not whole_log:
             self.close()
-            raise LogError(
+            raise DamagedLogError(
                 f"{self.path} is damaged: its first or last blocks are missing. Restore the file"
                 " from a backup"
             )
@@ -343,7 +349,7 @@ class BlockLog(_Readable):
             what = (
                 f"{one_line(error)}. Restore the file, or move it away to go on without its blocks"
             )
-            raise LogError(f"{self.path} is damaged: {what}") from None
+            raise DamagedLogError(f"{self.path} is damaged: {what}") from None
 
     def most_rows(self, size_class: int) -> int:
         """The maximum number of rows in a block: 4 MiB of them, because readers over HTTP receive

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from deniable.estimation.surveys.design_tests import ModelFitTest
     from deniable.estimation.surveys.group_rates import GroupRates
     from deniable.estimation.tables.table import Table
+    from deniable.estimation.tables.tree_consistency import TreeConsistency
     from deniable.estimation.unbias import (
         LARGEST_COVARIANCE,
         Moments,
         affine_moments,
+        covariances_up_to,
         finite,
         largest_covariance,
         matrix_moments,
@@ -52,11 +54,13 @@ __all__ = [
     "Moments",
     "OwnVarianceLaw",
     "Table",
+    "TreeConsistency",
     "adjust",
     "affine_moments",
     "bit_ranges",
     "check_correction",
     "check_population",
+    "covariances_up_to",
     "decode",
     "edge_variances",
     "em",
@@ -83,10 +87,12 @@ _MODULES = {
     "intervals": ("welch_degrees",),
     "score_laws": ("matrix_law",),
     "tables.table": ("Table",),
+    "tables.tree_consistency": ("TreeConsistency",),
     "unbias": (
         "LARGEST_COVARIANCE",
         "Moments",
         "affine_moments",
+        "covariances_up_to",
         "finite",
         "largest_covariance",
         "matrix_moments",

@@ -2,6 +2,7 @@
 ledger that adds it up."""
 
 from deniable.privacy.blanket import blanket_delta, blanket_epsilon
+from deniable.privacy.choosing import belief_epsilon, payment_epsilon
 from deniable.privacy.composition import (
     advanced_composition,
     budget_per_answer,
@@ -39,6 +40,7 @@ __all__ = [
     "StatedLoss",
     "advanced_composition",
     "answer_epsilon",
+    "belief_epsilon",
     "bit_epsilon",
     "blanket_delta",
     "blanket_epsilon",
@@ -51,6 +53,7 @@ __all__ = [
     "memoized_epsilon",
     "optimal_composition",
     "participation",
+    "payment_epsilon",
     "quoc_one_sided_epsilon",
     "rappor_lifetime_epsilon",
     "rappor_report_epsilon",

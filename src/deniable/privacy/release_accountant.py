@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 from deniable.checks import check_count
 from deniable.display import loss_text
@@ -35,7 +35,14 @@ from deniable.privacy.crowd import crowd_delta, crowd_epsilon
 from deniable.privacy.response import participation, sampled_epsilon, zero_knowledge_epsilon
 from deniable.privacy.shuffling import shuffled_epsilon, shuffled_epsilon_closed_form
 
-__all__ = ["STATED_DELTA", "Releases", "StatedLoss", "rounded_down", "smallest_release"]
+__all__ = [
+    "STATED_DELTA",
+    "Releases",
+    "SampledFields",
+    "StatedLoss",
+    "rounded_down",
+    "smallest_release",
+]
 
 STATED_DELTA = SHUFFLED_DELTA
 """The probability for which stated losses in a crowd promise nothing."""
@@ -45,6 +52,15 @@ delta."""
 _STEPS = 32
 """Crowd sizes per doubling. Sizes are rounded down to one of them (fewer others never hide an
 answer better), so that a figure can be reused for the next window; it is at most 1.1 % larger."""
+
+
+class SampledFields(TypedDict):
+    """How JSON documents state a loss against anyone who cannot tell who took part."""
+
+    epsilon_sampled: float
+    delta_sampled: float
+    """The probability for which it promises nothing."""
+    sampled_crowd: int | None
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,7 @@ class StatedLoss:
             return loss_text(self.epsilon)
         return f"{loss_text(self.epsilon)} in a crowd of {self.crowd:,} (delta {self.delta:g})"
 
-    def sampled_fields(self) -> dict[str, Any]:
+    def sampled_fields(self) -> SampledFields:
         """The keys under which JSON documents state a sampled loss."""
         return {
             "epsilon_sampled": self.epsilon,

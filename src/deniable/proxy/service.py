@@ -22,7 +22,14 @@ from deniable.queries.signed.key_ring import KeyRing
 from deniable.queries.signed.signing import SignedQuery
 from deniable.service.audit_log import SERVICE, AuditLog, RefusalLog, last_event
 from deniable.service.certificate_expiry import end_of_file
-from deniable.service.faults import FaultWatch, ServiceFault, expiring, health_document, low_disk
+from deniable.service.faults import (
+    FaultWatch,
+    HealthDocument,
+    ServiceFault,
+    expiring,
+    health_document,
+    low_disk,
+)
 from deniable.service.files.ring import RingFile
 from deniable.service.http.server import read_body
 from deniable.service.query_feed import QueryFeed
@@ -31,9 +38,18 @@ from deniable.service.tokens import Role, Token, TokenStore
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ProxyService"]
+__all__ = ["ProxyHealthPage", "ProxyService"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
+
+
+class ProxyHealthPage(HealthDocument):
+    """The health page of a proxy."""
+
+    waiting: int
+    """Shares that are not in the log yet."""
+    log: str
+    """ "running", or why its log cannot be written."""
 
 
 class ProxyService:
@@ -144,11 +160,13 @@ class ProxyService:
             )
         return found
 
-    def health_report(self) -> dict[str, Any]:
-        """The health page."""
-        return health_document(
-            self.faults(), waiting=self.intake.n_waiting, log=self.intake.log_problem or "running"
-        )
+    def health_report(self) -> ProxyHealthPage:
+        """What is wrong, and how much waits."""
+        return {
+            **health_document(self.faults()),
+            "waiting": self.intake.n_waiting,
+            "log": self.intake.log_problem or "running",
+        }
 
     def queries_changed(self) -> None:
         """Pass the board's current channels to the intake."""

@@ -45,7 +45,8 @@ class Budget:
     relative_error: float | None = None
     """Instead of `margin`: the half-width relative to the proportion, at `proportion`."""
     proportion: float | None = None
-    """The proportion that the margin refers to; without it, `margin` applies to every proportion."""
+    """The proportion that the margin refers to; without it, `margin` applies to every
+    proportion."""
     answers_per_second: float | None = None
     """What may be sent to the aggregator at the peak of an epoch."""
     bytes_per_day: float | None = None

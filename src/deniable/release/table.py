@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import ReleaseError
+from deniable.errors import ReleaseError, ReleaseRowError
 from deniable.mechanisms.domain import column
 from deniable.release.hierarchy import Hierarchy, is_missing
 
@@ -164,7 +164,7 @@ def _one_type(cells: list[Any], known: type | None, offset: int, name: str) -> t
     for i, cell in enumerate(cells, offset + 1):
         if type(cell) is not known and not is_missing(cell):
             if known is not None:
-                raise ReleaseError(
+                raise ReleaseRowError(
                     f"row {i}, column {name!r}: the value is no {known.__name__}, as others of the"
                     " column are"
                 )
@@ -181,7 +181,7 @@ def _encode(
         try:
             code = seen.get(cell)
         except TypeError:
-            raise ReleaseError(
+            raise ReleaseRowError(
                 f"row {offset + i + 1}, column {name!r}: the value is a collection"
             ) from None
         if code is None:
@@ -197,9 +197,9 @@ def _encode(
 def _refuse_repeated(cells: list[Any], people: set[Any], offset: int, name: str) -> None:
     for i, cell in enumerate(cells, offset + 1):
         if is_missing(cell):
-            raise ReleaseError(f"row {i}, column {name!r}: says of nobody whose row it is")
+            raise ReleaseRowError(f"row {i}, column {name!r}: says of nobody whose row it is")
         if cell in people:
-            raise ReleaseError(
+            raise ReleaseRowError(
                 f"row {i}, column {name!r}: a second row of the same person; the guarantee is for"
                 " one row each"
             )
@@ -246,7 +246,7 @@ class TableAttribute:
             try:
                 hierarchy.check(value)
             except ValueError as error:
-                raise ReleaseError(f"row {row}, column {name!r}: the value {error}") from None
+                raise ReleaseRowError(f"row {row}, column {name!r}: the value {error}") from None
         self.labels: list[list[Hashable]] = []
         """The labels of each level that occur, in their own order, so that the order of the output
         tells nothing."""

@@ -1,17 +1,16 @@
-"""A paper's experiment: its settings as data, one function, and the comparisons with what the paper
-says.
+"""A paper's experiment: what the paper prints, our settings, and three functions: one measures, one
+judges the figures, one draws them.
 
-Verdicts are computed. A number agrees with the paper's if they differ by no more than the
-tolerance: the simulation error of both sides and the rounding of the printed digits. Where we
-deliberately compute something else, the paper's own formula is evaluated too: the difference is
-explained if that gives the paper's number. A paper's verbal statement is tested as a condition.
+Measuring and judging are apart so that a wrong figure, ours or the paper's, can be planted between
+them: a test does that to every experiment, and sees the verdict change. It also lets the page be
+made from a kept run.
 """
 
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ import numpy as np
 from deniable.display import spreadsheet_cell
 from deniable.errors import ParameterError, SurveyError
 from deniable.randomness import Source, seeded_source
+from deniable.reproduce.verdicts import Claim, Compared, Finding, summary
 
 __all__ = [
     "Claim",
@@ -30,102 +30,41 @@ __all__ = [
     "Experiment",
     "ExperimentOutcome",
     "Finding",
-    "Series",
-    "plot_lines",
+    "Measured",
 ]
 
 Progress = Callable[[float], None]
+Row = tuple[Any, ...]
+Printed = Mapping[str, str]
+"""What a paper prints, by the name of the figure."""
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A number from the paper compared with ours.
+class Measured:
+    """The figures of a run."""
 
-    >>> Compared("epsilon", 1.0986, 1.0986123, 5e-5).verdict
-    'agrees'
-    >>> Compared("epsilon", 1.41, 1.127, 0.005, "the paper adds 1 within the logarithm", by_paper=1.4085).verdict
-    'explained'
-    """
-
-    name: str
-    paper: float
-    ours: float
-    tolerance: float
-    """The largest difference that rounding and simulation allow for."""
-    note: str = ""
-    by_paper: float | None = None
-    """What the paper's own formula gives, where ours deliberately differs."""
-
-    @property
-    def verdict(self) -> str:
-        """'agrees', 'explained' or 'differs'."""
-        if abs(self.ours - self.paper) <= self.tolerance:
-            return "agrees"
-        if self.by_paper is not None and abs(self.by_paper - self.paper) <= self.tolerance:
-            return "explained"
-        return "differs"
-
-    @property
-    def row(self) -> tuple[str, str, str, str, str, str]:
-        """Name, paper, ours, difference, verdict, note."""
-        return (
-            self.name,
-            _short(self.paper),
-            _short(self.ours),
-            _short(self.ours - self.paper),
-            self.verdict,
-            self.note,
-        )
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper, or ours where the paper makes none, and whether it holds in what
-    was computed."""
-
-    text: str
-    holds: bool
-    evidence: str = ""
-    """The figures that decide it."""
-    note: str = ""
-    """Why it does not hold, if it does not."""
-
-    @property
-    def verdict(self) -> str:
-        """'holds' or 'does not hold'."""
-        return "holds" if self.holds else "does not hold"
-
-    @property
-    def row(self) -> tuple[str, str, str, str, str, str]:
-        """Name, paper, ours, difference, verdict, note."""
-        return self.text, "", self.evidence, "", self.verdict, self.note
-
-
-Finding = Compared | Claim
-
-
-@dataclass(frozen=True)
-class ExperimentOutcome:
-    """What an experiment found."""
-
-    findings: tuple[Finding, ...]
     header: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[Row, ...]
     """The numbers behind the picture, as they are written to the CSV file."""
-    draw: Callable[[Any], None]
-    """Draws the picture on an empty matplotlib figure."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Single numbers beside the rows."""
 
-    def count(self, *verdicts: str) -> int:
-        """How many findings have one of these verdicts."""
-        return sum(finding.verdict in verdicts for finding in self.findings)
+    def column(self, name: str) -> list[Any]:
+        """One column of the rows."""
+        place = self.header.index(name)
+        return [row[place] for row in self.rows]
 
-    @property
-    def verdict(self) -> str:
-        """A summary of all findings, in a few words."""
-        good, explained = self.count("agrees", "holds"), self.count("explained")
-        bad = len(self.findings) - good - explained
-        parts = [(good, "agree"), (explained, "explained"), (bad, "differ")]
-        return ", ".join(f"{n} {word}" for n, word in parts if n) or "nothing to compare"
+    def where(self, **values: Any) -> Measured:
+        """The rows with these values in the named columns."""
+        places = {self.header.index(name): value for name, value in values.items()}
+        kept = (
+            row for row in self.rows if all(row[place] == value for place, value in places.items())
+        )
+        return Measured(self.header, tuple(kept), self.figures)
+
+
+Judge = Callable[[SimpleNamespace, Measured, Printed], tuple[Finding, ...]]
+Draw = Callable[[Any, SimpleNamespace, Measured, Printed], None]
 
 
 @dataclass(frozen=True)
@@ -153,6 +92,36 @@ class Context:
 
 
 @dataclass(frozen=True)
+class ExperimentOutcome:
+    """What an experiment found, with the settings it ran with."""
+
+    experiment: Experiment
+    settings: Mapping[str, Any]
+    measured: Measured
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The verdicts, computed from the figures."""
+        return self.experiment.findings(self.settings, self.measured)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The numbers behind the picture."""
+        return self.measured.rows
+
+    @property
+    def verdict(self) -> str:
+        """A summary of all findings, in a few words."""
+        return summary(Counter(finding.verdict for finding in self.findings))
+
+    def draw(self, figure: Any) -> None:
+        """Draw the picture on an empty matplotlib figure."""
+        experiment = self.experiment
+        figure.suptitle(f"{experiment.paper}, {experiment.title}", fontsize=10)
+        experiment.draw(figure, SimpleNamespace(**self.settings), self.measured, experiment.printed)
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One table or figure."""
 
@@ -160,13 +129,21 @@ class Experiment:
     """Its name on the command line, such as `quoc-table-1`."""
     paper: str
     title: str
-    run: Callable[[SimpleNamespace, Context], ExperimentOutcome]
+    measure: Callable[[SimpleNamespace, Context], Measured]
+    judge: Judge
+    draw: Draw
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The paper's settings, by name."""
     quick: Mapping[str, Any] = field(default_factory=dict)
     """The settings that a quick run changes."""
+    printed: Printed = field(default_factory=dict)
+    """The paper's figures, by name, as they are printed."""
     reads: str = ""
     """What `--data` accepts, where it is accepted."""
+    timed: bool = False
+    """Whether it measures times, which depend on the machine."""
+    seeded: bool = True
+    """Whether the same seed gives the same figures: not for times, nor for OpenDP's noise."""
 
     def __call__(self, context: Context | None = None, *, quick: bool = False) -> ExperimentOutcome:
         """Run it."""
@@ -175,16 +152,24 @@ class Experiment:
             raise ParameterError(
                 "data", str(context.data), f"must be left out: {self.name} reads no file"
             )
-        outcome = self.run(
-            SimpleNamespace(**{**self.settings, **(self.quick if quick else {})}), context
-        )
+        settings = self.settings_of(quick)
+        measured = self.measure(SimpleNamespace(**settings), context)
         context.done(1.0)
-        return outcome
+        return ExperimentOutcome(self, settings, measured)
+
+    def settings_of(self, quick: bool) -> dict[str, Any]:
+        """The settings of a full or of a quick run."""
+        return {**self.settings, **(self.quick if quick else {})}
+
+    def findings(
+        self, settings: Mapping[str, Any], measured: Measured, printed: Printed | None = None
+    ) -> tuple[Finding, ...]:
+        """The verdicts on these figures, beside the paper's or other printed ones."""
+        theirs = self.printed if printed is None else printed
+        return self.judge(SimpleNamespace(**settings), measured, theirs)
 
     def write(self, outcome: ExperimentOutcome, folder: Path) -> list[Path]:
         """The CSV file and the pictures."""
-        from deniable.display import pyplot  # noqa: PLC0415 - slow to import
-
         paths = [folder / f"{self.name}.{ending}" for ending in ("csv", "svg", "png")]
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -192,70 +177,22 @@ class Experiment:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerows(
                     [spreadsheet_cell(cell) for cell in row]
-                    for row in (outcome.header, *outcome.rows)
+                    for row in (outcome.measured.header, *outcome.rows)
                 )
-            figure = pyplot().figure(figsize=(8, 4.2), layout="constrained")
-            outcome.draw(figure)
-            for path in paths[1:]:
-                figure.savefig(
-                    path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None
-                )
-            pyplot().close(figure)
+            self.write_pictures(outcome, paths[1:])
         except OSError as error:
             raise SurveyError(f"{folder} cannot be written to: {error.strerror}") from None
         return paths
 
+    @staticmethod
+    def write_pictures(outcome: ExperimentOutcome, paths: list[Path]) -> None:
+        """The picture in each of these files, by their endings."""
+        from deniable.display import pyplot  # noqa: PLC0415 - slow to import
 
-@dataclass(frozen=True)
-class Series:
-    """A line of a plot."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    style: str = "-"
-
-
-def plot_lines(
-    ax: Any,
-    series: Sequence[Series],
-    x: str,
-    y: str,
-    *,
-    title: str = "",
-    log: str = "",
-    legend: bool = True,
-) -> None:
-    """Lines with markers, dashed ones without; `log` names the axes with a logarithmic scale."""
-    for line in series:
-        marker = "" if line.style in {"--", ":"} else "o"
-        colour = "0.35" if line.style in {"--", ":"} else None
-        ax.plot(
-            line.x,
-            line.y,
-            line.style,
-            marker=marker,
-            markersize=3.5,
-            linewidth=1.4,
-            label=line.name,
-            color=colour,
-        )
-    if "x" in log:
-        ax.set_xscale("log")
-    if "y" in log:
-        ax.set_yscale("log")
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    if title:
-        ax.set_title(title, fontsize=10)
-    ax.spines[["top", "right"]].set_visible(False)
-    if legend and len(series) > 1:
-        ax.legend(fontsize=8, frameon=False)
-
-
-def _short(number: float) -> str:
-    if not math.isfinite(number):
-        return f"{number:g}"
-    if number and abs(number) < 1e-3:
-        return f"{number:.2e}"
-    return f"{number:,.4g}" if abs(number) < 10_000 else f"{number:,.0f}"
+        figure = pyplot().figure(figsize=(8, 4.4), layout="constrained")
+        outcome.draw(figure)
+        for path in paths:
+            figure.savefig(
+                path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None
+            )
+        pyplot().close(figure)

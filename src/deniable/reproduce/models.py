@@ -26,7 +26,7 @@ from deniable.checks import check_epsilon, check_probability, whole
 from deniable.curator import Curator, Histogram
 from deniable.curator.histograms import NumberHistogram, check_labels
 from deniable.curator.protection import Neighbours, Protection
-from deniable.errors import ParameterError, ReleaseError
+from deniable.errors import ParameterError, ReleaseRowError
 from deniable.estimation.estimate import Estimate
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import candidates
@@ -318,7 +318,7 @@ def _refuse(bad: Any, first_rows: Sequence[int], column: str, what: str) -> None
     """Name the first row whose value is bad."""
     rows = [row for row, wrong in zip(first_rows, bad, strict=True) if wrong]
     if rows:
-        raise ReleaseError(f"row {min(rows)}, column {column!r}: the value {what}")
+        raise ReleaseRowError(f"row {min(rows)}, column {column!r}: the value {what}")
 
 
 def _number(value: Any) -> float:

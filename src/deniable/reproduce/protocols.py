@@ -130,8 +130,8 @@ def compare_protocols(
     """All protocols, or those named, at each epsilon: `population` people whose values are drawn
     with `proportions`.
 
-    >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=["DirectEncoding"],
-    trials=5)
+    >>> direct = ["DirectEncoding"]
+    >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=direct, trials=5)
     >>> found[0].protocol, round(found[0].theory, 5), found[0].report_bytes
     ('DirectEncoding', 0.00166, 1)
     """

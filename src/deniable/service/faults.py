@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 from deniable.errors import ResponseError, SettingsError
 from deniable.service.background import Background
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAULTS",
+    "FaultDocument",
     "FaultWatch",
+    "HealthDocument",
     "ServiceFault",
     "expiring",
     "fault_families",
@@ -130,14 +132,33 @@ def expiring(subject: str, ends: float | None, now: float) -> list[ServiceFault]
     ]
 
 
-def health_document(faults: Sequence[ServiceFault], **parts: Any) -> dict[str, Any]:
+class FaultDocument(TypedDict):
+    """Something that is wrong now."""
+
+    fault: str
+    """Its name in docs/runbook.md."""
+    subject: str
+    """What it affects: a proxy, or a part of the service."""
+    detail: str
+
+
+class HealthDocument(TypedDict):
+    """The health page."""
+
+    status: Literal["ok", "degraded", "failed"]
+    faults: list[FaultDocument]
+
+
+def health_document(faults: Sequence[ServiceFault]) -> HealthDocument:
     """The health page: `failed` if the service cannot work, `degraded` if anything else is wrong,
     and each fault."""
-    status = "failed" if any(each.stops for each in faults) else "degraded" if faults else "ok"
-    listed = [
-        {"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults
-    ]
-    return {"status": status, **parts, "faults": listed}
+    stopped = any(each.stops for each in faults)
+    return {
+        "status": "failed" if stopped else "degraded" if faults else "ok",
+        "faults": [
+            {"fault": each.name, "subject": each.subject, "detail": each.detail} for each in faults
+        ],
+    }
 
 
 def fault_families(watch: FaultWatch) -> list[Family]:

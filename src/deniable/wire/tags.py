@@ -23,29 +23,30 @@ _BITS = {bits: np.array(bits, dtype=np.uint64) for bits in (13, 16, 17, 21, 32, 
 
 def siphash(key: tuple[int, int], words: Sequence[int]) -> int:
     """The 64-bit SipHash-2-4 of a text of whole 64-bit little-endian words."""
-    v0, v1, v2, v3 = (key[i % 2] ^ initial for i, initial in enumerate(_INITIAL))
-    for word in (*words, (8 * len(words) & 0xFF) << 56):
+    v0, v1 = key[0] ^ _INITIAL[0], key[1] ^ _INITIAL[1]
+    v2, v3 = key[0] ^ _INITIAL[2], key[1] ^ _INITIAL[3]
+    last = len(words)
+    mask = _MASK
+    # The rounds stand here, not in a function: a call costs as much as a round, and a device makes
+    # a dozen for each share. Word `last` is the length; then come four rounds without a word.
+    for place in range(last + 3):
+        word = words[place] if place < last else (8 * last & 0xFF) << 56 if place == last else 0
         v3 ^= word
-        v0, v1, v2, v3 = _round(*_round(v0, v1, v2, v3))
+        if place == last + 1:
+            v2 ^= 0xFF
+        for _ in (0, 1):
+            v0 = (v0 + v1) & mask
+            v1 = (v1 << 13 & mask | v1 >> 51) ^ v0
+            v0 = v0 << 32 & mask | v0 >> 32
+            v2 = (v2 + v3) & mask
+            v3 = (v3 << 16 & mask | v3 >> 48) ^ v2
+            v0 = (v0 + v3) & mask
+            v3 = (v3 << 21 & mask | v3 >> 43) ^ v0
+            v2 = (v2 + v1) & mask
+            v1 = (v1 << 17 & mask | v1 >> 47) ^ v2
+            v2 = v2 << 32 & mask | v2 >> 32
         v0 ^= word
-    v2 ^= 0xFF
-    for _ in range(4):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0 ^ v1 ^ v2 ^ v3
-
-
-def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
-    v0 = (v0 + v1) & _MASK
-    v1 = (v1 << 13 & _MASK | v1 >> 51) ^ v0
-    v0 = v0 << 32 & _MASK | v0 >> 32
-    v2 = (v2 + v3) & _MASK
-    v3 = (v3 << 16 & _MASK | v3 >> 48) ^ v2
-    v0 = (v0 + v3) & _MASK
-    v3 = (v3 << 21 & _MASK | v3 >> 43) ^ v0
-    v2 = (v2 + v1) & _MASK
-    v1 = (v1 << 17 & _MASK | v1 >> 47) ^ v2
-    v2 = v2 << 32 & _MASK | v2 >> 32
-    return v0, v1, v2, v3
 
 
 def siphash_columns(key0: _Words, key1: _Words, words: _Words) -> _Words:

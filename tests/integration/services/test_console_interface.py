@@ -463,6 +463,44 @@ def test_a_draft_without_faults_comes_back_as_the_bytes_to_sign(
     assert told["query"]["digest"] == query.digest.hex()
 
 
+TRAVEL = {
+    "name": "travel",
+    "buckets": ["foot", "bike"],
+    "other": True,
+    "question": {"en": "How?", "de": "Wie?"},
+    "labels": {"en": ["On foot", "By bike", "Else"], "de": ["Fuß", "Rad", "Anders"]},
+}
+
+
+ONE_LABEL = {"other": False, "labels": {"en": ["Near"], "de": ["Nah"]}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ask": "form", "columns": [TRAVEL]},
+        {"ask": "value", "value": "journeys"},
+        {"once": True},
+        {"public_results": True},
+    ],
+)
+def test_a_draft_says_where_its_answer_comes_from(
+    bearer: httpx.Client, changes: dict[str, Any]
+) -> None:
+    told = bearer.post("/v1/queries/check", json=draft(**changes)).json()
+    assert [check for check in told["checks"] if check["level"] == "bad"] == []
+    query = Query.from_content(told["query"]["content"].encode())
+    for name in ("ask", "value", "once", "public_results"):
+        assert getattr(query, name) == changes.get(name, getattr(Query, name))
+    assert (query.sql == "") == ("ask" in changes)
+    form = query.columns[0].form
+    assert (form is not None) == (changes.get("ask") == "form")
+    if form is not None:
+        assert dict(form.question) == TRAVEL["question"]
+    answers = [each["answers"] for each in told["query"]["risk"]]
+    assert (answers == [1, 1, 1]) == query.once
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
@@ -482,6 +520,20 @@ def test_a_draft_without_faults_comes_back_as_the_bytes_to_sign(
         ({"end": "soon"}, "end", "must be a date such as"),
         ({"budget": 1.0}, "budget", "must pay for at least one epoch"),
         ({"id": "not a name!"}, "id", "id = "),
+        ({"ask": "value", "value": "Not a name"}, "value", "1 to 63 of a-z"),
+        ({"ask": "value", "value": ""}, "value", "1 to 63 of a-z"),
+        ({"ask": "form"}, "form", "must be a table with 1 to 50 languages"),
+        (
+            {"ask": "form", "columns": [{**TRAVEL, "labels": {"en": ["On foot"], "de": ["Fuß"]}}]},
+            "form",
+            "must be a list of 3 texts",
+        ),
+        (
+            {"ask": "form", "columns": [{**TRAVEL, "buckets": ["[0,1)"], **ONE_LABEL}]},
+            "buckets",
+            "must be a plain text or a single number",
+        ),
+        ({"once": True, "memoize": True}, "memoize", "once"),
     ],
 )
 def test_each_fault_of_a_draft_is_told_at_its_field(

@@ -20,7 +20,7 @@ from deniable.aggregator.settings import AggregatorSettings, ProxySource
 from deniable.aggregator.state import connect
 from deniable.aggregator.web.api import create_app
 from deniable.aggregator.web.tokens import RIGHTS, add_token
-from deniable.aggregator.windows.window import Window
+from deniable.aggregator.windows.window import Condition, Window
 from deniable.console.console_app import add_console
 from deniable.logs.sqlite_log import BlockLog
 from deniable.mechanisms.reports import Tally
@@ -147,7 +147,7 @@ class SeededConsole:
             true = self._random.multinomial(n, [*shares, max(0.0, 1 - shares.sum())])[: len(shares)]
             counts = self._random.binomial(true, a) + self._random.binomial(n - true, b)
             estimate = query.mechanism.estimate(Tally(query.mechanism, counts, n), query.population)
-        condition = "complete" if estimate is not None else "withheld"
+        condition: Condition = "complete" if estimate is not None else "withheld"
         window = Window(
             query.id, query.serial, index, start, end, condition, n, 0, estimate, (), told, None
         )

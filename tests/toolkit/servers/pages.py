@@ -4,20 +4,28 @@ than the proxies."""
 from __future__ import annotations
 
 import json
+import os
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PageServer"]
+__all__ = ["PageServer", "sqlite_package"]
 
 _ROOT = Path(__file__).parents[3]
 _FOLDERS = ("/clients/", "/examples/", "/tests/vectors/")
+_SQLITE = "/sqlite/"
+
+
+def sqlite_package() -> Path:
+    """Where `.ci/node` put SQLite for JavaScript."""
+    folder = Path(os.environ.get("DENIABLE_NODE", ""))
+    return folder / "node_modules" / "@sqlite.org" / "sqlite-wasm"
 
 
 class PageServer:
     """Serves the client, the example app and the vectors; `settings` is what the example reads as
-    settings.json."""
+    settings.json. SQLite's package is at /sqlite/, if DENIABLE_NODE has it."""
 
     def __init__(self) -> None:
         server = self
@@ -27,6 +35,11 @@ class PageServer:
             def __init__(self, *given: Any) -> None:
                 super().__init__(*given, directory=str(_ROOT))
 
+            def translate_path(self, path: str) -> str:
+                if path.startswith(_SQLITE) and ".." not in path:
+                    return str(sqlite_package() / path.removeprefix(_SQLITE))
+                return super().translate_path(path)
+
             def do_GET(self) -> None:
                 if self.path.startswith("/examples/web/settings.json"):
                     content = json.dumps(server.settings).encode()
@@ -35,7 +48,7 @@ class PageServer:
                     self.send_header("Content-Length", str(len(content)))
                     self.end_headers()
                     self.wfile.write(content)
-                elif self.path == "/blank.html" or self.path.startswith(_FOLDERS):
+                elif self.path == "/blank.html" or self.path.startswith((*_FOLDERS, _SQLITE)):
                     super().do_GET() if self.path != "/blank.html" else self._blank()
                 else:
                     self.send_error(404)
@@ -52,6 +65,8 @@ class PageServer:
         Handler.extensions_map = {
             **SimpleHTTPRequestHandler.extensions_map,
             ".js": "text/javascript",
+            ".mjs": "text/javascript",
+            ".wasm": "application/wasm",
             ".json": "application/json",
         }
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -23,6 +23,8 @@ def test_a_true_claim_about_a_function_holds_and_is_nearly_reached() -> None:
     found = audit_callable(flip(np.random.default_rng(1)), [0, 1], math.log(3), n=N)
     assert found.holds
     assert found.verdicts[0].tightness > 0.85
+    assert "exact channel" not in str(found)  # nobody knows that of a function
+    assert type(found).from_dict(found.to_dict()) == found
 
 
 def test_a_claim_below_the_loss_of_a_function_is_refuted() -> None:

@@ -139,6 +139,26 @@ def test_check_says_when_an_envelope_exceeds_the_ceiling_that_devices_have_by_de
 
 
 @pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        ('ask = "value"\nvalue = "journeys"\nonce = true', ["journeys", "Once in all"]),
+        ('ask = "value"\nvalue = "Not a name"', ["must be 1 to 63 of a-z"]),
+        ('ask = "form"', ["must be given with ask = 'form'"]),
+    ],
+)
+def test_check_knows_queries_without_sql(folder: Path, ask: str, says: list[str]) -> None:
+    lines = (folder / "q.toml").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith("memoize")]
+    asked = [ask if line.startswith("sql = ") else line for line in kept]
+    assert asked != kept
+    (folder / "asked.toml").write_text("\n".join(asked), encoding="utf-8")
+    done = run(folder, "query", "check", "asked.toml")
+    assert done.returncode == (0 if len(says) == 2 else 2), done.stderr
+    for words in says:
+        assert words in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["query", "new", "q.toml"], "q.toml already exists"),

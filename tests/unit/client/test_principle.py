@@ -347,8 +347,8 @@ def test_a_vault_that_takes_long_to_copy_does_not_keep_sql_from_being_refused(
 def test_a_vault_that_its_owner_is_writing_to_does_not_change_what_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """What was granted when the vault could last be read decides; what is only refused is refused in
-    any case."""
+    """What was granted when the vault could last be read decides; what is only refused is refused
+    in any case."""
     idle, writing = (make_patient(tmp_path / name, monkeypatch) for name in ("idle", "writing"))
     for device in (idle, writing):
         set_rows(device.vault, [3.5])

@@ -196,6 +196,7 @@ SHOWN = {
     "power": "power Crosswise:p=1/4 --value 0.1",
     "estimate": "estimate reports.csv --table city,used",
     "compare": "compare --values 4 --population 500 --epsilon 0.5:4 --trials 2 --protocol DirectEncoding",
+    "coverage": "coverage Warner:p=0.7 DirectEncoding --n-reports 100 --trials 50",
     "query check": "query check query.toml",
     "query show": "query show query.toml",
     "ring show": "ring show ring.json",

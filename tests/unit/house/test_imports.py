@@ -27,7 +27,9 @@ SOURCE = Path(deniable.__file__).parent
 ROOMS = [
     "renames",
     "exports",
+    "error_bases",
     "errors",
+    "documents",
     "registries",
     "randomness",
     "scripted_randomness",
@@ -77,6 +79,7 @@ CLOSED = {
             "errors",
             "checks",
             "checksums",
+            "documents",
             "toml_file",
             "proxy",
         }
@@ -294,6 +297,7 @@ MECHANISMS: list[dict[str, object]] = [
     {"name": "LaplaceEncoding", "epsilon": 2.0},
     {"name": "DistanceSensitive", "epsilon": 2.0},
     {"name": "SubsetSelection", "epsilon": 2.0},
+    {"name": "HierarchicalRanges", "epsilon": 2.0, "fan_outs": [4, 2]},
     {"name": "HadamardResponse", "epsilon": 2.0},
     {"name": "LocalHashing", "epsilon": 2.0},
     {"name": "BasicRappor", "f": 0.5, "p": 0.4, "q": 0.6},

@@ -20,10 +20,12 @@ from deniable import (
     DirectEncoding,
     DistanceSensitive,
     HadamardResponse,
+    HierarchicalRanges,
     LaplaceEncoding,
     LocalHashing,
     Mechanism,
     OptimizedUnary,
+    ProjectiveResponse,
     RandomProjection,
     Rappor,
     SquareWave,
@@ -69,6 +71,8 @@ SMALL: list[tuple[Mechanism, int]] = [
     (HadamardResponse(3, 1.0), 5),
     (RandomProjection(3, 1.0, m=3), 4),
     (SummedHistogram(2, 1.5, levels=3), 3),
+    (HierarchicalRanges(4, 1.0, (2, 2)), 4),
+    (ProjectiveResponse(4, 1.0, 3), 4),
 ]
 
 

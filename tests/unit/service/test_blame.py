@@ -149,11 +149,7 @@ def test_a_service_is_failed_only_by_a_fault_that_stops_it() -> None:
         ServiceFault("disk_low", "state", "little is free"),
         ServiceFault("disk_full", "engine", "nothing is free", stops=True),
     )
-    assert health_document([], engine="running") == {
-        "status": "ok",
-        "engine": "running",
-        "faults": [],
-    }
+    assert dict(health_document([])) == {"status": "ok", "faults": []}
     assert health_document([low])["status"] == "degraded"
     told = health_document([low, full])
     assert told["status"] == "failed"

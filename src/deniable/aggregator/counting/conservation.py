@@ -14,13 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-__all__ = ["OUTSIDE", "Account", "AccountKey", "Ledger", "statement"]
+from deniable.documents import WrittenAs
+
+__all__ = ["OUTSIDE", "Account", "AccountKey", "ConservationStatement", "Ledger", "statement"]
 
 AccountKey = tuple[int, int, int]
 """Proxy, channel and epoch; channel and epoch are -1 for shares that belong to no window."""
 OUTSIDE = -1
+
+
+class _Outcomes(TypedDict):
+    waiting: int
+    """Shares without an outcome yet."""
 
 
 @dataclass
@@ -33,6 +40,8 @@ class Account:
     duplicate: int = 0
     late: int = 0
     malformed: int = 0
+
+    COMPUTED = _Outcomes
 
     @property
     def waiting(self) -> int:
@@ -52,11 +61,10 @@ class Account:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
         return self
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, Any]:
         """The figures, including the shares that wait."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {
-            "waiting": self.waiting
-        }
+        computed: _Outcomes = {"waiting": self.waiting}
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, **computed}
 
 
 class Ledger:
@@ -82,9 +90,17 @@ class Ledger:
             self.reasons[key] = self.reasons.get(key, 0) + n
 
 
+class ConservationStatement(TypedDict):
+    """What became of the shares of a window."""
+
+    proxies: dict[str, Annotated[dict[str, Any], WrittenAs(Account)]]
+    balanced: bool
+    """Whether every share has an outcome."""
+
+
 def statement(
     names: Iterable[str], accounts: Mapping[int, Account], still_open: bool = False
-) -> dict[str, Any]:
+) -> ConservationStatement:
     """The conservation statement of a window: the account of each proxy, and whether they all
     balance.
 

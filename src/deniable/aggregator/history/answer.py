@@ -5,12 +5,20 @@ from __future__ import annotations
 
 import functools
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from deniable.aggregator.history.answer_documents import (
+    AgainstDocument,
+    AnswerHead,
+    AnswerRest,
+    DifferenceDocument,
+    PartDifference,
+    PartHead,
+)
 from deniable.aggregator.history.cuts import Part, cut_period, relabel, trend
 from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
 from deniable.aggregator.history.period_counts import PeriodCounts, read_panes, read_period
@@ -87,15 +95,15 @@ class HistoryReader:
         if request.simultaneous and request.given is not None:
             # conditions share reports: Bonferroni
             confidence = 1 - (1 - request.confidence) / n_parts
-        return {
-            **_head(request, first),
-            **describe_estimate(first.estimate, request.confidence, request.simultaneous),
+        described = describe_estimate(first.estimate, request.confidence, request.simultaneous)
+        rest: AnswerRest = {
             "parts": [_part(part, request, confidence) for part in first.parts],
             "trend": _trend(first.parts, request),
             "against": None if second is None else _against(request, first, second, confidence),
             "epsilon_spent": 0,
             "statement": STATEMENT,
         }
+        return {**_head(request, first), **described, **rest}
 
     def _read(
         self,
@@ -250,7 +258,7 @@ def _refuse_overlap(first: _Read, second: _Read) -> None:
         raise ParameterError("against_from", iso_time(second.period[0]), rule)
 
 
-def _head(request: HistoryRequest, read: _Read) -> dict[str, Any]:
+def _head(request: HistoryRequest, read: _Read) -> AnswerHead:
     return {
         "query": read.newest.id,
         "serial": read.newest.serial,
@@ -274,9 +282,13 @@ def _head(request: HistoryRequest, read: _Read) -> dict[str, Any]:
 
 
 def _part(part: Part, request: HistoryRequest, confidence: float) -> dict[str, Any]:
-    document: dict[str, Any] = {"name": part.name, "n": part.n, "condition": "complete"}
+    document: PartHead = {
+        "name": part.name,
+        "n": part.n,
+        "condition": "withheld" if part.estimate is None else "complete",
+    }
     if part.estimate is None:
-        return {**document, "condition": "withheld"}
+        return dict(document)
     described = describe_estimate(part.estimate, confidence, request.simultaneous)
     return {**document, **described, "confidence": request.confidence}
 
@@ -291,10 +303,10 @@ def _trend(parts: Sequence[Part], request: HistoryRequest) -> dict[str, Any] | N
 
 def _against(
     request: HistoryRequest, first: _Read, second: _Read, confidence: float
-) -> dict[str, Any]:
+) -> AgainstDocument:
     """The first period minus the second, as a whole and part by part."""
     earlier = {part.name: part.estimate for part in second.parts}
-    parts = []
+    parts: list[PartDifference] = []
     for part in first.parts:
         other = earlier.get(part.name)
         if part.estimate is not None and other is not None:
@@ -316,17 +328,20 @@ def _against(
     }
 
 
-def _difference(found: Comparison, confidence: float, simultaneous: bool) -> dict[str, Any]:
+def _difference(found: Comparison, confidence: float, simultaneous: bool) -> DifferenceDocument:
     limits = found.interval(confidence, simultaneous)
     statistic, degrees, p = found.overall()
-    document: Mapping[str, Any] = {
+    return {
         "labels": encode(list(found.labels)),
-        "difference": found.difference.tolist(),
-        "stderr": found.stderr.tolist(),
-        "low": limits[:, 0].tolist(),
-        "high": limits[:, 1].tolist(),
-        "p": found.p_value.tolist(),
+        "difference": plain_figures(found.difference.tolist()),
+        "stderr": plain_figures(found.stderr.tolist()),
+        "low": plain_figures(limits[:, 0].tolist()),
+        "high": plain_figures(limits[:, 1].tolist()),
+        "p": plain_figures(found.p_value.tolist()),
         "n": list(found.n),
-        "overall": {"chi_square": statistic, "degrees": degrees, "p": p},
+        "overall": {
+            "chi_square": plain_figures(statistic),
+            "degrees": plain_figures(degrees),
+            "p": plain_figures(p),
+        },
     }
-    return {name: plain_figures(value) for name, value in document.items()}

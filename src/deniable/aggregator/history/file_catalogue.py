@@ -13,6 +13,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from deniable.randomness import seeded_source
 
 __all__ = [
     "CatalogueSnapshot",
+    "DeletionReceipt",
     "StagedReports",
     "add_files",
     "ensure_slice_key",
@@ -34,6 +36,28 @@ _SLICE_KEY = "history_slices"
 """The name of the secret key that the slices of staged reports follow from, so that every reader
 and the file agree on them."""
 _COLUMNS = ", ".join(f'"{name}"' for name in FileEntry._fields)  # `groups` is an SQL keyword
+
+
+class DeletedFile(TypedDict):
+    """A file of reports that was deleted."""
+
+    path: str
+    reports: int
+    bytes: int
+    sha256: str | None
+
+
+class DeletionReceipt(TypedDict):
+    """What was deleted on request, and what was not."""
+
+    query: str
+    deleted_at: str
+    reports: int
+    bytes: int
+    first_day: str | None
+    last_day: str | None
+    files: list[DeletedFile]
+    kept: str
 
 
 def ensure_slice_key(connection: sqlite3.Connection) -> None:

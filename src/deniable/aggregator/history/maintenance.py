@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deniable.aggregator.counting.catalogue import published
-from deniable.aggregator.history.file_catalogue import add_files, ensure_slice_key, files, staged
+from deniable.aggregator.history.file_catalogue import (
+    DeletionReceipt,
+    add_files,
+    ensure_slice_key,
+    files,
+    staged,
+)
 from deniable.aggregator.history.report_files import (
     SECONDS_PER_DAY,
     FileEntry,
@@ -304,7 +310,7 @@ class Keeper:
             self.folder.remove(entry.path)
         return int(n)
 
-    def delete(self, query: str) -> dict[str, Any]:
+    def delete(self, query: str) -> DeletionReceipt:
         """Delete all reports of a query now, and return a receipt, which is kept. Counts and
         results stay."""
         entries = files(self.connection, query)
@@ -326,7 +332,7 @@ class Keeper:
             self.connection.execute("DELETE FROM history_staged WHERE query = ?", (query,))
             self.connection.execute("DELETE FROM history_epochs WHERE query = ?", (query,))
             days = [entry.day for entry in gone]
-            receipt = {
+            receipt: DeletionReceipt = {
                 "query": query,
                 "deleted_at": iso_time(now),
                 "reports": sum(entry.n for entry in gone) + n_staged,

@@ -6,17 +6,22 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
 from deniable.aggregator.counting.catalogue import published
 from deniable.aggregator.history.answer import HistoryReader
-from deniable.aggregator.history.file_catalogue import first_open_epoch, kept_epochs
+from deniable.aggregator.history.file_catalogue import (
+    DeletionReceipt,
+    first_open_epoch,
+    kept_epochs,
+)
 from deniable.aggregator.history.maintenance import Keeper
 from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows.granules import pane_sizes, released_granules, released_panes
+from deniable.documents import Timestamp, WrittenAs, times_of
 from deniable.queries.times import with_times
 
 __all__ = ["HistoryService", "epoch_counts", "history_reader"]
@@ -37,9 +42,38 @@ def history_reader(
     return HistoryReader(None if history is None else history.keeper.folder, connect, versions)
 
 
+class PaneDocument(TypedDict):
+    """The counts of one epoch, or of several that are released together."""
+
+    serial: int
+    epoch: int
+    start: Timestamp
+    end: Timestamp
+    stratum: str | None
+    n: int
+    counts: list[int]
+
+
+class PanesDocument(TypedDict):
+    """The counts of a period."""
+
+    query: str
+    panes: list[Annotated[dict[str, Any], WrittenAs(PaneDocument)]]
+    withheld: int
+    """Panes of which some reports are not given."""
+
+
+class ExtentDocument(TypedDict):
+    """The stored reports of a query."""
+
+    n_reports: int
+    start: Timestamp | None
+    end: Timestamp | None
+
+
 def epoch_counts(
     connection: sqlite3.Connection, query_id: str, start: int | None, end: int | None
-) -> dict[str, Any]:
+) -> PanesDocument:
     """The counts of each closed epoch of a period, or of several together where one has fewer
     reports than the minimum cohort.
 
@@ -53,24 +87,20 @@ def epoch_counts(
     last = min(last, first_open_epoch(connection, query_id))
     epochs = range(first, max(first, last))
     granules = released_granules(connection, query_id, epochs)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for granule in granules:
         query = versions[granule.serial]
-        times = {
+        counts = sum(pane.counts for pane in granule.panes.values())
+        pane: PaneDocument = {
+            "serial": granule.serial,
+            "epoch": granule.first,
             "start": schedule.start_of_epoch(granule.first),
             "end": schedule.end_of_epoch(granule.last),
+            "stratum": query.strata[granule.stratum].name if query.strata else None,
+            "n": granule.n,
+            "counts": np.asarray(counts).tolist(),
         }
-        stratum = query.strata[granule.stratum].name if query.strata else None
-        counts = sum(pane.counts for pane in granule.panes.values())
-        counted = {"stratum": stratum, "n": granule.n, "counts": np.asarray(counts).tolist()}
-        rows.append(
-            {
-                "serial": granule.serial,
-                "epoch": granule.first,
-                **with_times(times, *times),
-                **counted,
-            }
-        )
+        rows.append(with_times(pane, *times_of(PaneDocument)))
     given = released_panes(granules)
     sizes = pane_sizes(connection, query_id, epochs)
     withheld = sum(n > (given[key].n if key in given else 0) for key, n in sizes.items())
@@ -101,12 +131,12 @@ class HistoryService:
             self.keeper.step()
         return _SECONDS_BETWEEN_LOOKS
 
-    def delete(self, query_id: str) -> dict[str, Any]:
+    def delete(self, query_id: str) -> DeletionReceipt:
         """Delete all reports of a query; returns the receipt."""
         with self._lock:
             return self.keeper.delete(query_id)
 
-    def receipts(self, query_id: str) -> list[dict[str, Any]]:
+    def receipts(self, query_id: str) -> list[DeletionReceipt]:
         """The receipts of deletions on request, oldest first."""
         connection = self._connect()
         try:
@@ -122,14 +152,15 @@ class HistoryService:
         connection = self._connect()
         try:
             found = kept_epochs(connection, query_id)
-            if found is None:
-                return with_times({"n_reports": 0, "start": None, "end": None}, "start", "end")
-            schedule = published(connection, query_id)[-1].query.schedule
+            extent: ExtentDocument = {"n_reports": 0, "start": None, "end": None}
+            if found is not None:
+                epochs, n = found
+                schedule = published(connection, query_id)[-1].query.schedule
+                extent = {
+                    "n_reports": n,
+                    "start": schedule.start_of_epoch(epochs.start),
+                    "end": schedule.start_of_epoch(epochs.stop),
+                }
         finally:
             connection.close()
-        epochs, n = found
-        bounds = {
-            "start": schedule.start_of_epoch(epochs.start),
-            "end": schedule.start_of_epoch(epochs.stop),
-        }
-        return {"n_reports": n, **with_times(bounds, *bounds)}
+        return with_times(extent, *times_of(ExtentDocument))

@@ -13,19 +13,36 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from deniable.aggregator.counting.catalogue import CountedChannel
 from deniable.aggregator.counting.conservation import OUTSIDE, Ledger
+from deniable.documents import Timestamp, WrittenAs, times_of
 from deniable.queries.times import with_times
 
-__all__ = ["CapacityMeter", "capacity"]
+__all__ = ["CapacityDocument", "CapacityMeter", "capacity"]
 
 _FEWEST = 1000
 """With fewer answers, the time of a step says more about the pause between steps than about
 counting."""
 _FADE = 0.98
 """What is left of the older figures after each busy step: the last fifty steps weigh most."""
+
+
+class MeasuredClass(TypedDict):
+    """What was measured for one size class of shares."""
+
+    size_class: int
+    answers_per_second: float
+    answers: float
+    """How many recent answers that is measured from."""
+    updated: Timestamp
+
+
+class CapacityDocument(TypedDict):
+    """What the engine recently sustained."""
+
+    capacity: list[Annotated[dict[str, Any], WrittenAs(MeasuredClass)]]
 
 
 class CapacityMeter:
@@ -96,15 +113,13 @@ def capacity(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     rows = connection.execute(
         "SELECT size_class, answers, seconds, updated FROM capacity ORDER BY size_class"
     )
-    return [
-        with_times(
-            {
-                "size_class": size_class,
-                "answers_per_second": answers / seconds,
-                "answers": answers,
-                "updated": updated,
-            },
-            "updated",
-        )
+    measured: list[MeasuredClass] = [
+        {
+            "size_class": size_class,
+            "answers_per_second": answers / seconds,
+            "answers": answers,
+            "updated": updated,
+        }
         for size_class, answers, seconds, updated in rows
     ]
+    return [with_times(each, *times_of(MeasuredClass)) for each in measured]

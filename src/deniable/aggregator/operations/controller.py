@@ -1,5 +1,5 @@
-"""The controller: after each window it compares the half-width with the target, and signs a new version of
-the query if needed.
+"""The controller: after each window it compares the half-width with the target, and signs a new
+version of the query if needed.
 
 It reads what is released and counted, decides by the rule of :mod:`deniable.planning.feedback`, and
 publishes a version within the envelope that the analyst signed

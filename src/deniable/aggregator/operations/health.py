@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired
 
 from deniable.aggregator.counting.limits import EngineLimits
+from deniable.documents import WrittenAs
 from deniable.logs.share_logs import Position
 from deniable.queries.channels import Channel
+from deniable.service.faults import HealthDocument
 
-__all__ = ["ProxyHealth", "ProxyProgress", "health_report"]
+__all__ = ["AggregatorHealth", "ProxyHealth", "ProxyProgress", "health_report"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,16 @@ class ProxyHealth:
     mark_age: int = 0
     """Seconds since the aggregator last found one of its marks, or since the aggregator began to
     look."""
+
+
+class AggregatorHealth(HealthDocument):
+    """The health page of an aggregator. Of each part, "running" or what is wrong with it."""
+
+    engine: str
+    relay: str
+    history: NotRequired[str]
+    controller: NotRequired[str]
+    proxies: list[Annotated[dict[str, Any], WrittenAs(ProxyHealth)]]
 
 
 @dataclass(frozen=True)

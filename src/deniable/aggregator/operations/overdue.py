@@ -16,6 +16,7 @@ from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.operations.health import ProxyHealth
 from deniable.aggregator.operations.state_access import StateAccess
 from deniable.aggregator.state import Clock
+from deniable.documents import Timestamp, times_of
 from deniable.queries.times import with_times
 
 __all__ = ["OverdueWindow", "OverdueWindows"]
@@ -29,16 +30,16 @@ class OverdueWindow:
     """The first window of a query that should have been released and was not."""
 
     index: int
-    start: int
-    end: int
-    since: int
+    start: Timestamp
+    end: Timestamp
+    since: Timestamp
     """When it should have been released at the latest."""
     proxies: tuple[str, ...]
     """The proxies that have not marked its epochs."""
 
     def document(self) -> dict[str, Any]:
         """The document of the interface, which also names the times in ISO 8601."""
-        return with_times(asdict(self) | {"proxies": list(self.proxies)}, "start", "end", "since")
+        return with_times(asdict(self) | {"proxies": list(self.proxies)}, *times_of(OverdueWindow))
 
 
 class OverdueWindows:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from deniable.aggregator.counting.catalogue import Published, publish, published, stop
 from deniable.aggregator.operations.announcing import announce
 from deniable.aggregator.operations.relay import PUBLISH, STOP, order_relay, relay_status
 from deniable.aggregator.operations.state_access import StateAccess
-from deniable.aggregator.operations.version_history import versions_of
+from deniable.aggregator.operations.version_history import VersionDocument, versions_of
 from deniable.aggregator.state import Clock
 from deniable.aggregator.web.tokens import TokenHolder
+from deniable.aggregator.windows.window import Condition
+from deniable.documents import Timestamp, WrittenAs, document_type, times_of
 from deniable.errors import RefusedError
+from deniable.privacy.release_accountant import SampledFields
 from deniable.queries.budget import Budget
 from deniable.queries.lasting import lifetime_epsilon
 from deniable.queries.signed.key_ring import KeyRing
@@ -23,7 +26,71 @@ from deniable.queries.times import with_times
 from deniable.service.audit_log import SERVICE, AuditLog
 from deniable.service.query_feed import QueryFeed
 
-__all__ = ["QueryRegistry"]
+__all__ = ["QueryBrief", "QueryRegistry"]
+
+
+class LatestWindow(TypedDict):
+    """The newest window of a query, in brief."""
+
+    number: int
+    index: int
+    start: Timestamp
+    end: Timestamp
+    condition: Condition
+    n: int
+
+
+class ScheduleDocument(TypedDict):
+    """When a query is asked; lengths in seconds."""
+
+    origin: Timestamp
+    expires: Timestamp
+    every: int
+    window: int
+    slide: int
+
+
+class ColumnDocument(TypedDict):
+    """A column of a query's answers."""
+
+    name: str
+    labels: list[str]
+
+
+class _Target(TypedDict):
+    error: float | None
+    """`margin`, under the key of release 0.1.0."""
+    wish: float | None
+    """The target half-width, however it was stated."""
+
+
+_BUDGET = document_type(Budget).joined(document_type(_Target))
+
+
+class QueryBrief(SampledFields):
+    """The newest version of a query, and which proxies have it."""
+
+    id: str
+    serial: int
+    analyst: str
+    question: str
+    labels: list[str]
+    schedule: Annotated[dict[str, Any], WrittenAs(ScheduleDocument)]
+    columns: list[ColumnDocument]
+    strata: list[str]
+    mechanism: dict[str, Any]
+    sampling: float
+    population: int | None
+    budget: Annotated[dict[str, Any], WrittenAs(_BUDGET)]
+    epsilon_local: float
+    epsilon_life: float
+    minimum_cohort: int
+    grace: int | None
+    published: Timestamp
+    stopped: Timestamp | None
+    relayed: dict[str, str]
+    """For each proxy, "done" or why it does not have the query yet."""
+    latest: Annotated[dict[str, Any], WrittenAs(LatestWindow)] | None
 
 
 class QueryRegistry:
@@ -116,7 +183,7 @@ class QueryRegistry:
                 for name, entry in newest.items()
             ]
 
-    def versions(self, query_id: str) -> list[dict[str, Any]]:
+    def versions(self, query_id: str) -> list[VersionDocument]:
         """All versions of a query, oldest first: when, with which parameters, and why."""
         with self._access.reading() as connection:
             return versions_of(connection, query_id)
@@ -134,7 +201,7 @@ class QueryRegistry:
 
 def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | None:
     """The newest result in brief."""
-    names = ("index", "start", "end", "condition", "n")
+    names = [name for name in LatestWindow.__annotations__ if name != "number"]
     fields = ", ".join(f"json_extract(document, '$.{name}')" for name in names)
     # no other document is read
     newest = "SELECT seq FROM results WHERE query = ? ORDER BY start DESC, seq DESC LIMIT 1"
@@ -145,7 +212,7 @@ def _latest(connection: sqlite3.Connection, query_id: str) -> dict[str, Any] | N
     return (
         None
         if row is None
-        else with_times(dict(zip(("number", *names), row, strict=True)), "start", "end")
+        else with_times(dict(zip(("number", *names), row, strict=True)), *times_of(LatestWindow))
     )
 
 
@@ -153,13 +220,14 @@ def _brief(
     entry: Published, relayed: dict[str, str], latest: dict[str, Any] | None
 ) -> dict[str, Any]:
     query = entry.query
-    document = {
+    target: _Target = {"error": query.budget.margin, "wish": query.budget.target}
+    document: QueryBrief = {
         "id": query.id,
         "serial": query.serial,
         "analyst": query.analyst,
         "question": query.question,
         "labels": list(query.labels),
-        "schedule": with_times(query.schedule.to_dict(), "origin", "expires"),
+        "schedule": with_times(query.schedule.to_dict(), *times_of(ScheduleDocument)),
         "columns": [
             {"name": column.name, "labels": list(column.labels)} for column in query.columns
         ],
@@ -167,7 +235,7 @@ def _brief(
         "mechanism": dict(query.recipe),
         "sampling": query.sampling,
         "population": query.population,
-        "budget": _budget(query.budget),
+        "budget": {**asdict(query.budget), **target},
         "epsilon_local": query.epsilon_local,
         **query.sampled_loss.sampled_fields(),
         "epsilon_life": lifetime_epsilon(query),
@@ -178,13 +246,4 @@ def _brief(
         "relayed": relayed,
         "latest": latest,
     }
-    return with_times(document, "published", "stopped")
-
-
-def _budget(budget: Budget) -> dict[str, Any]:
-    """As served since the first release: `error` is the margin as it was given, `wish` the target
-    however it was given."""
-    served = {
-        "error" if name == "margin" else name: value for name, value in asdict(budget).items()
-    }
-    return {**served, "wish": budget.target}
+    return with_times(document, *times_of(QueryBrief))

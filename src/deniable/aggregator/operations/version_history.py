@@ -4,32 +4,59 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from typing import Any
+from typing import Any, TypedDict
 
 from deniable.aggregator.counting.catalogue import published
 from deniable.queries.query import Query
 from deniable.queries.times import iso_time
 
-__all__ = ["versions_of"]
+__all__ = ["VersionDocument", "VersionsDocument", "versions_of"]
 
 
-# --- the history
+class _Losses(TypedDict):
+    local: float
+    sampled: float
+    sampled_delta: float
+    sampled_crowd: int | None
 
 
-def versions_of(connection: sqlite3.Connection, query_id: str) -> list[dict[str, Any]]:
+VersionDocument = TypedDict(
+    "VersionDocument",
+    {
+        "serial": int,
+        "from_epoch": int,
+        "from": str,
+        "parameters": dict[str, Any],
+        "minimum_cohort": int,
+        "epsilon": _Losses,
+        "reason": str,
+        "wish": float | None,
+        "achieved": float | None,
+    },
+)
+"""A version of a query: from when, with which parameters, and why."""
+
+
+class VersionsDocument(TypedDict):
+    """All versions of a query, oldest first."""
+
+    versions: list[VersionDocument]
+
+
+def versions_of(connection: sqlite3.Connection, query_id: str) -> list[VersionDocument]:
     """All versions of a query, oldest first: when, with which parameters, and why."""
     rows = connection.execute(
         "SELECT serial, reason, margin, achieved FROM versions WHERE query = ?", (query_id,)
     )
     made: dict[int, tuple[str, float, float | None]] = {row[0]: row[1:] for row in rows}
-    out = []
+    out: list[VersionDocument] = []
     for entry in published(connection, query_id):
         query, schedule = entry.query, entry.query.schedule
         epoch = min(schedule.epochs_over(entry.published), schedule.n_epochs - 1)
         reason, wish, achieved = made.get(
             query.serial, ("published by the analyst", query.budget.target, None)
         )
-        parameters = {
+        parameters: dict[str, Any] = {
             "sampling": query.sampling,
             **{name: query.recipe.get(name) for name in ("p", "q")},
         }
@@ -58,11 +85,11 @@ def versions_of(connection: sqlite3.Connection, query_id: str) -> list[dict[str,
     return out
 
 
-def _losses(query: Query) -> dict[str, Any]:
+def _losses(query: Query) -> _Losses:
     sampled = query.sampled_loss
-    stated = {
+    return {
+        "local": query.epsilon_local,
         "sampled": sampled.epsilon,
         "sampled_delta": sampled.delta,
         "sampled_crowd": sampled.crowd,
     }
-    return {"local": query.epsilon_local, **stated}

@@ -11,10 +11,12 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from deniable.aggregator.operations.capacity import CapacityDocument
 from deniable.aggregator.operations.metrics import aggregator_metrics
+from deniable.aggregator.operations.version_history import VersionsDocument
 from deniable.aggregator.service import Service
 from deniable.aggregator.web.app_errors import add_errors
-from deniable.aggregator.web.documents import OPERATIONS
+from deniable.aggregator.web.documents import OPERATIONS, query_document
 from deniable.aggregator.web.history_api import add_history
 from deniable.aggregator.web.public_results import add_public_results
 from deniable.aggregator.web.results_api import add_results
@@ -73,11 +75,7 @@ def _listed(
     window that is overdue, if one is."""
     overdue = service.overdue.find(query_id)
     return [
-        {
-            **query,
-            "overdue": overdue[query["id"]].document() if query["id"] in overdue else None,
-            "may": list(holder.rights(query["analyst"])),
-        }
+        query_document(query, overdue.get(query["id"]), holder.rights(query["analyst"]))
         for query in service.queries.listed(query_id)
         if query_id is not None or query["analyst"] in holder.readable
     ]
@@ -112,7 +110,7 @@ def _add_queries(app: FastAPI, service: Service) -> None:
     def list_versions(query_id: str, request: Request) -> dict[str, Any]:
         """All versions of a query, oldest first: when, with which parameters, and why."""
         authorize_query(service, request, query_id, "read")
-        return {"versions": service.queries.versions(query_id)}
+        return dict(VersionsDocument(versions=service.queries.versions(query_id)))
 
     @app.delete("/v1/queries/{query_id}", status_code=204)
     def stop_query(query_id: str, request: Request) -> Response:
@@ -127,7 +125,7 @@ def _add_watching(app: FastAPI, service: Service) -> None:
     def measured_capacity(request: Request) -> dict[str, Any]:
         """Answers per second that this aggregator recently sustained, by size class of shares."""
         authorize(service, request)
-        return {"capacity": service.capacity()}
+        return dict(CapacityDocument(capacity=service.capacity()))
 
     @app.get("/healthz")
     def liveness() -> Response:

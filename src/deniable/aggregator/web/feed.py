@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
+from deniable.aggregator.operations.health import AggregatorHealth
 from deniable.aggregator.service import Service
 from deniable.service.fair_parts import HeldStream, StreamLimits
 from deniable.service.http.event_stream import RETRY, SIGN_OF_LIFE, event_text
@@ -30,7 +31,7 @@ MOST_FOLLOWERS = 800
 MOST_FOLLOWERS_PER_TOKEN = 400
 
 
-def _slim_health(report: dict[str, Any]) -> dict[str, Any]:
+def _slim_health(report: AggregatorHealth) -> dict[str, Any]:
     """Health without what changes with every step, so that it is sent only when there is news."""
     proxies = [
         {

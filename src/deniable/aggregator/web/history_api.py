@@ -129,7 +129,7 @@ def _add_keeping(app: FastAPI, service: Service) -> None:
     def delete_history(query_id: str, request: Request) -> dict[str, Any]:
         """Delete all stored reports of a query. The answer is the receipt, which is kept."""
         holder = authorize_query(service, request, query_id, "delete").holder
-        return service.delete_history(query_id, holder.actor)
+        return dict(service.delete_history(query_id, holder.actor))
 
     @app.get("/v1/queries/{query_id}/history/extent")
     def extent_of_history(query_id: str, request: Request) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _add_keeping(app: FastAPI, service: Service) -> None:
     def receipts_of_history(query_id: str, request: Request) -> list[dict[str, Any]]:
         """The receipts for stored reports of a query that were deleted on request."""
         authorize_query(service, request, query_id, "read")
-        return service.kept_history().receipts(query_id)
+        return [dict(each) for each in service.kept_history().receipts(query_id)]
 
 
 def _add_exports(app: FastAPI, service: Service) -> None:
@@ -158,7 +158,7 @@ def _add_exports(app: FastAPI, service: Service) -> None:
         except ParameterError as error:
             raise RefusedError("parameters", 422, str(error)) from None
         with service.reading() as connection:
-            return epoch_counts(connection, query_id, bounds[0], bounds[1])
+            return dict(epoch_counts(connection, query_id, bounds[0], bounds[1]))
 
     @app.get("/v1/metrics")
     def estimates_as_metrics(request: Request) -> Response:

@@ -13,12 +13,14 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from fastapi import FastAPI, Request, Response
 
 from deniable.aggregator.counting.catalogue import published
 from deniable.aggregator.state import NOT_REVISED
+from deniable.aggregator.windows.stored import SERVED_WINDOW
+from deniable.documents import WrittenAs
 from deniable.errors import RefusedError
 from deniable.queries.times import with_times
 from deniable.service.http.cross_origin import ANY_ORIGIN, CrossOrigin, OpenPaths
@@ -28,7 +30,7 @@ from deniable.service.query_feed import FEED_ADDRESS
 if TYPE_CHECKING:
     from deniable.aggregator.service import Service
 
-__all__ = ["PUBLIC_PAGES", "PUBLIC_RESULTS", "add_public_results"]
+__all__ = ["PUBLIC_PAGES", "PUBLIC_RESULTS", "PublicResults", "add_public_results"]
 
 PUBLIC_RESULTS = "/v1/public/queries/{query_id}/results"
 PUBLIC_PAGES = CrossOrigin(
@@ -74,6 +76,18 @@ _SHOWN = (
 """The fields of a window that are public. Not among them: accounts of shares, and how many answers
 are held back."""
 _HELD_BACK = "held back"
+_PUBLIC_WINDOW = SERVED_WINDOW.only("start_time", "end_time", *_SHOWN).named(
+    "PublicWindow", "What is public of a window."
+)
+
+
+class PublicResults(TypedDict):
+    """Released windows of a query whose results are public, newest first."""
+
+    query: str
+    windows: list[Annotated[dict[str, Any], WrittenAs(_PUBLIC_WINDOW)]]
+    next: int | None
+    """The `end` of the next page."""
 
 
 def add_public_results(app: FastAPI, service: Service) -> None:
@@ -128,7 +142,7 @@ def _public_up_to(connection: sqlite3.Connection, query_id: str) -> int:
 
 def _page(
     connection: sqlite3.Connection, query_id: str, serial: int, before: int, limit: int
-) -> dict[str, Any]:
+) -> PublicResults:
     sql = (
         "SELECT start, document FROM results WHERE query = ? AND start < ? AND condition !="  # noqa: S608 - no input
         " 'withheld' "

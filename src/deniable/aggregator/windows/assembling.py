@@ -21,6 +21,7 @@ from deniable.aggregator.windows.window import (
     MALFORMED,
     PROXY_DOWN,
     WITHHELD,
+    Condition,
     Window,
     widest,
 )
@@ -80,7 +81,7 @@ def _with_estimate(
     half_width = widest(estimate)  # notes do not change it
     spoiled, alone = (_lost(window.conservation, each) for each in ("malformed", "orphaned"))
     if window.missing:
-        condition = PROXY_DOWN
+        condition: Condition = PROXY_DOWN
     elif spoiled.proportion > half_width:
         condition = MALFORMED
     # A proxy that was away for longer than its grace marks epochs whose shares it refused: only the

@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from deniable.aggregator.state import NOT_REVISED
 from deniable.aggregator.windows.stored import MATRICES, Detail
-from deniable.aggregator.windows.window import Window
+from deniable.aggregator.windows.window import Condition, Window
 from deniable.checks import check_confidence
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 
-__all__ = ["FORMS", "STORED_CONFIDENCE", "check_view", "one_label", "viewed", "without_matrices"]
+__all__ = [
+    "FORMS",
+    "STORED_CONFIDENCE",
+    "SeriesDocument",
+    "check_view",
+    "one_label",
+    "viewed",
+    "without_matrices",
+]
 
 FORMS = ("raw", "projected")
 STORED_CONFIDENCE = 0.95
-_COLUMNS = (
-    "index",
-    "start",
-    "end",
-    "serial",
-    "condition",
-    "n",
-    "revision",
-    "estimate",
-    "low",
-    "high",
-    "widest",
-)
+
+
+class SeriesDocument(TypedDict):
+    """One label over time: one list per column."""
+
+    index: list[int]
+    start: list[int]
+    end: list[int]
+    serial: list[int]
+    condition: list[Condition]
+    n: list[int]
+    revision: list[int | None]
+    estimate: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    widest: list[float | None]
+    """The largest standard error among the window's labels."""
+
+
+_COLUMNS = tuple(SeriesDocument.__annotations__)
 
 
 def check_view(confidence: float, form: str) -> float:

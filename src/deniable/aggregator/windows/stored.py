@@ -11,13 +11,50 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from enum import Enum
+from typing import Annotated, Any, TypedDict
 
 from deniable.aggregator.windows.window import Window
+from deniable.documents import DocumentType, WrittenAs, document_type, times_of
 
-__all__ = ["MATRICES", "Detail", "page", "read_window", "window_text"]
+__all__ = [
+    "MATRICES",
+    "SERVED_WINDOW",
+    "Detail",
+    "ResultsPage",
+    "page",
+    "read_window",
+    "window_text",
+]
 
 MATRICES = ("covariance", "reports", "strata", "support")
 """What no plot needs: most of a document's text."""
+
+
+class _Released(TypedDict):
+    number: int
+    """Of the result, over all queries, in order of release."""
+
+
+SERVED_WINDOW: DocumentType = (
+    document_type(_Released)
+    .joined(document_type(Window).without("type"))
+    .always("missing", "conservation")
+    .named(
+        "Window",
+        "The result of a window (docs/aggregator.md); without `estimate` if it is withheld.",
+    )
+)
+"""The document of a window as it is served."""
+
+
+class ResultsPage(TypedDict):
+    """A page of windows."""
+
+    windows: list[Annotated[dict[str, Any], WrittenAs(SERVED_WINDOW)]]
+    next: int | None
+    """The `after` of the next page."""
+    last: int
+    """The number of the query's last result."""
 
 
 def _time(name: str) -> str:
@@ -29,7 +66,7 @@ def _without(document: str, *names: str) -> str:
     return f"json_remove({document}, {', '.join(repr(f'$.{name}') for name in names)})"
 
 
-_SERVED = f"json_set(document, '$.number', seq, {_time('start')}, {_time('end')})"
+_SERVED = f"json_set(document, '$.number', seq, {', '.join(map(_time, times_of(Window)))})"
 
 
 class Detail(Enum):

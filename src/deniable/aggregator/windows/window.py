@@ -7,12 +7,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final, Literal, TypedDict
 
 import numpy as np
 
+from deniable.aggregator.counting.conservation import ConservationStatement
 from deniable.aggregator.windows.estimate_documents import describe_estimate, read_estimate
 from deniable.display import Display, loss_text
+from deniable.documents import DocumentType, Timestamp, WrittenAs, document_type
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables.table import Table
@@ -20,20 +22,46 @@ from deniable.queries.times import iso_time
 from deniable.renames import reads_old_names
 from deniable.results import Result, encode, fields_of
 
-__all__ = ["COMPLETE", "INCOMPLETE", "MALFORMED", "PROXY_DOWN", "WITHHELD", "Window", "widest"]
+__all__ = [
+    "COMPLETE",
+    "INCOMPLETE",
+    "MALFORMED",
+    "PROXY_DOWN",
+    "WITHHELD",
+    "Condition",
+    "Window",
+    "widest",
+]
 
-COMPLETE = "complete"
-WITHHELD = "withheld"
+COMPLETE: Final = "complete"
+WITHHELD: Final = "withheld"
 """Fewer answers than the query's minimum cohort can be released: there is no estimate."""
-PROXY_DOWN = "proxy down"
+PROXY_DOWN: Final = "proxy down"
 """Some epochs were closed without one of the proxies: answers are missing, and it is not known
 whose."""
-MALFORMED = "malformed"
+MALFORMED: Final = "malformed"
 """So many shares were malformed that the answers behind them could move a proportion beyond its 95
 % interval."""
-INCOMPLETE = "incomplete"
+INCOMPLETE: Final = "incomplete"
 """So many shares have no counterpart at another proxy that the answers behind them could move a
 proportion beyond its 95 % interval."""
+Condition = Literal["complete", "withheld", "proxy down", "malformed", "incomplete"]
+
+
+class _WindowFields(TypedDict):
+    error: float
+    """The half-width of the widest interval."""
+
+
+_ESTIMATED: DocumentType = (
+    document_type(Estimate)
+    .where(labels=list[str])
+    .without("window", "type")
+    .joined(document_type(_WindowFields))
+    .optional()
+)
+"""What only a window with an estimate has."""
+_Conservation = Annotated[Mapping[str, Any], WrittenAs(ConservationStatement)]
 
 
 @reads_old_names
@@ -46,10 +74,10 @@ class Window(Result):
     serial: int
     """The newest version counted in it."""
     index: int
-    start: int
-    end: int
+    start: Timestamp
+    end: Timestamp
     """In seconds of UTC; the first second after the window."""
-    condition: str
+    condition: Condition
     n: int
     """The answers that the estimate is based on."""
     nothing: int
@@ -57,7 +85,7 @@ class Window(Result):
     estimate: Estimate | None
     missing: tuple[str, ...] = ()
     """The proxies without which some of its epochs were closed."""
-    conservation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    conservation: _Conservation = dataclasses.field(default_factory=dict)
     """What became of the shares of its channel and epochs, per proxy."""
     influence: float | None = None
     """The largest change that one lying report can make to the estimate of any label; the changes
@@ -94,6 +122,10 @@ class Window(Result):
     held_back: int = 0
     """Answers of its epochs that it does not have: too few to be released by themselves, or
     released together with epochs outside the window."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {"margin": "wish"}
+    UNWRITTEN = ("estimate",)
+    COMPUTED = _ESTIMATED
 
     def table(
         self, of: str | Sequence[str] | None = None, given: str | Sequence[str] | None = None
@@ -145,11 +177,10 @@ class Window(Result):
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """As JSON data, which :meth:`from_dict` reads. Covariances of many labels are left out if
         the counts determine them."""
-        fields = fields_of(self, "estimate")
-        out = {"wish" if name == "margin" else name: value for name, value in fields.items()}
+        out = fields_of(self)
         if self.estimate is not None:
-            out |= describe_estimate(self.estimate, confidence)
-            out["error"] = encode(widest(self.estimate))
+            computed: _WindowFields = {"error": encode(widest(self.estimate))}
+            out |= describe_estimate(self.estimate, confidence) | computed
         return out
 
     @classmethod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from deniable.errors import KeyFileError
+from deniable.errors import EncryptedKeyError
 from deniable.queries.signed.keys import AnalystKey
 
 __all__ = ["signing_key"]
@@ -16,9 +16,6 @@ def signing_key(path: Path, owner: str | None) -> AnalystKey:
     """The key in a file; prompts for the password of an encrypted PEM file."""
     try:
         return AnalystKey.load(path, owner)
-    except KeyFileError as error:
-        if "the key is encrypted" not in str(error):
-            raise
-    return AnalystKey.load(
-        path, owner, click.prompt("Password of the key", hide_input=True, err=True).encode()
-    )
+    except EncryptedKeyError:
+        password = click.prompt("Password of the key", hide_input=True, err=True)
+    return AnalystKey.load(path, owner, password.encode())

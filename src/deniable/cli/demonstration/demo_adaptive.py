@@ -70,7 +70,8 @@ def _line(step: AdaptiveStep, margin: float) -> str:
     filled = min(_WIDTH, round(window.half_width / margin * at))
     bar = "".join("│" if i == at else "█" if i < filled else " " for i in range(_WIDTH))
     return (
-        f"{head} {100 * window.estimate.proportions[1]:>6.1f} % {100 * window.half_width:>5.2f} {bar}"
+        f"{head} {100 * window.estimate.proportions[1]:>6.1f} %"
+        f" {100 * window.half_width:>5.2f} {bar}"
         f" {tail}"
     )
 

@@ -20,6 +20,7 @@ from deniable.checks import check_count
 from deniable.cli.analyst.query_file import load_query
 from deniable.cli.helping import group
 from deniable.cli.operator.audit_deployed import audit_published_figures, audit_running_service
+from deniable.cli.operator.audit_program import audit_program
 from deniable.cli.operator.audit_runs import FILE, NOT_HELD, audit_options, run_audits, run_of
 from deniable.cli.output import emit, output_options, say
 from deniable.cli.researcher.plan import number
@@ -294,6 +295,7 @@ def audit_whole_pipeline(query_file: Path, **common: Any) -> None:
     )
 
 
+audit.add_command(audit_program)
 audit.add_command(audit_running_service)
 audit.add_command(audit_published_figures)
 

@@ -131,8 +131,8 @@ def keep(file: Path, table: str, age: str | None, rows: int) -> None:
 @click.argument("columns", nargs=-1, required=True)
 @output_options
 def grant(file: Path, table: str, columns: tuple[str, ...]) -> None:
-    """Grant COLUMNS of TABLE, in addition to those already granted. Anyone who may ask about a table
-    can also count its rows."""
+    """Grant COLUMNS of TABLE, in addition to those already granted. Anyone who may ask about a
+    table can also count its rows."""
     opened = Vault.open(file)
     opened.grant(table, columns)
     _show(file, opened)

@@ -12,6 +12,7 @@ from deniable.checks import check_count
 from deniable.cli.helping import command
 from deniable.cli.output import emit, flat_rows, loss_text, output_options
 from deniable.cli.researcher.plan import number
+from deniable.cli.researcher.privacy_choice import choice_options, choose
 from deniable.cli.tables import TextTable
 from deniable.errors import ParameterError
 from deniable.mechanisms.mechanism import Mechanism
@@ -83,6 +84,7 @@ class Figure(NamedTuple):
     show_default=True,
     help="The probability with which the bound may fail.",
 )
+@choice_options
 @output_options
 def privacy(**given: Any) -> None:
     """Compute what answers give away: local, sampled, zero-knowledge, composed and shuffled
@@ -90,7 +92,13 @@ def privacy(**given: Any) -> None:
 
     Start from --epsilon, or from the two coins --p and --q. Every figure is an upper bound. The
     sampled figure depends on the size of the crowd, and is stated only with --population.
+
+    With --choose, the epsilon is what is asked for: the largest that keeps a belief or is worth a
+    payment.
     """
+    if given["choose"]:
+        choose(given)
+        return
     mechanism, local = _local(given)
     figures = _figures(given, mechanism, local)
     rows = [(figure.name, loss_text(figure.epsilon), figure.meaning) for figure in figures]

@@ -14,7 +14,7 @@ from deniable.cli.helping import command
 from deniable.cli.output import emit, output_options, progress_bar, shown_warnings
 from deniable.cli.researcher.release_options import given_constraints, level_range
 from deniable.cli.researcher.release_output import describe_release, write_release
-from deniable.errors import ReleaseError, SurveyWarning, UnknownLabelError
+from deniable.errors import ReleaseError, ReleaseRowError, SurveyWarning, UnknownLabelError
 from deniable.mechanisms.exact import exp
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.direct import DirectEncoding
@@ -346,7 +346,5 @@ def _file_named(file: Path) -> Iterator[None]:
     """Errors about a row name the file."""
     try:
         yield
-    except ReleaseError as error:
-        raise ReleaseError(
-            f"{file}, {error}" if str(error).startswith("row ") else str(error)
-        ) from None
+    except ReleaseRowError as error:
+        raise ReleaseError(f"{file}, {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from deniable.cli.tables import TextTable
 from deniable.errors import ParameterError
 from deniable.reproduce.catalogue import EXPERIMENTS, chosen, write_page
 from deniable.reproduce.experiment import Claim, Compared, Context, Experiment, ExperimentOutcome
+from deniable.reproduce.kept import KeptRun
 
 _PATH = click.Path(path_type=Path)
 
@@ -27,13 +29,19 @@ _PATH = click.Path(path_type=Path)
     "out",
     type=_PATH,
     metavar="DIR",
-    help="Write a CSV file and a picture (SVG and PNG) of each to this folder.",
+    help="Write a CSV file, a picture (SVG and PNG) and the kept run of each to this folder.",
 )
 @click.option(
     "--page",
     type=_PATH,
     metavar="FILE.md",
-    help="Write a page with all verdicts; needs --output for its pictures.",
+    help="Write a page with all verdicts; needs --output or --kept for its pictures.",
+)
+@click.option(
+    "--kept",
+    type=_PATH,
+    metavar="DIR",
+    help="Judge the runs kept in this folder again, instead of running anything.",
 )
 @click.option(
     "--quick", is_flag=True, help="Use smaller crowds and fewer repetitions: seconds, not minutes."
@@ -58,6 +66,7 @@ def reproduce(
     every: bool,
     out: Path | None,
     page: Path | None,
+    kept: Path | None,
     quick: bool,
     seed: int,
     data: Path | None,
@@ -70,28 +79,46 @@ def reproduce(
     if listed:
         _list()
         return
+    if kept is not None:
+        _judge_again(kept, chosen(names) if names else list(EXPERIMENTS.values()), page)
+        return
     if every == bool(names):
         raise ParameterError("names", list(names), "must be given, or --all, or --list")
     if page is not None and out is None:
         raise ParameterError("page", str(page), "needs --output for the pictures")
     experiments = list(EXPERIMENTS.values()) if every else chosen(names)
-    outcomes: dict[str, ExperimentOutcome] = {}
+    runs: dict[str, KeptRun] = {}
     for experiment in experiments:
-        started = time.perf_counter()
+        started, load = time.perf_counter(), os.getloadavg()[0]
         with progress_bar(experiment.name) as progress:
             outcome = experiment(Context(seed, data, progress), quick=quick)
-        outcomes[experiment.name] = outcome
+        run = runs[experiment.name] = KeptRun.of(outcome, seed, load)
         if out is not None:
             experiment.write(outcome, out)
+            run.write(out / f"{experiment.name}.json")
         if output_format() == "text":  # one after the other, because each may take minutes
             show(_parts(experiment, outcome, time.perf_counter() - started))
     if page is not None and out is not None:
-        write_page(outcomes, page, out)
-    said = f"Wrote {3 * len(outcomes)} files to {out}."
-    emit(
-        {name: _document(EXPERIMENTS[name], outcome) for name, outcome in outcomes.items()},
-        said if out is not None else [],
-    )
+        write_page(runs, page, out)
+    said = f"Wrote {4 * len(runs)} files to {out}."
+    documents = {
+        name: _document(EXPERIMENTS[name], run.outcome(EXPERIMENTS[name]))
+        for name, run in runs.items()
+    }
+    emit(documents, said if out is not None else [])
+
+
+def _judge_again(folder: Path, experiments: list[Experiment], page: Path | None) -> None:
+    """Pictures, page and verdicts of kept runs, as the code judges them now."""
+    runs = {each.name: KeptRun.read(folder / f"{each.name}.json") for each in experiments}
+    outcomes = {each.name: runs[each.name].outcome(each) for each in experiments}
+    for each in experiments:
+        each.write_pictures(outcomes[each.name], [folder / f"{each.name}.png"])
+    if page is not None:
+        write_page(runs, page, folder)
+    documents = {name: _document(EXPERIMENTS[name], each) for name, each in outcomes.items()}
+    rows = [(name, each.verdict) for name, each in outcomes.items()]
+    emit(documents, TextTable(("experiment", "verdicts"), rows))
 
 
 def _list() -> None:
@@ -112,10 +139,10 @@ def _parts(experiment: Experiment, outcome: ExperimentOutcome, seconds: float) -
     parts: list[Part] = [head]
     numbers = [finding.row for finding in outcome.findings if isinstance(finding, Compared)]
     if numbers:
-        headings = ("verdict", "figure", "paper", "ours", "difference", "note")
+        headings = ("verdict", "figure", "paper", "by its method", "ours", "note")
         rows = [
-            (verdict, name, paper, ours, difference, note if verdict != "agrees" else "")
-            for name, paper, ours, difference, verdict, note in numbers
+            (verdict, name, paper, found, ours, note if verdict != "agrees" else "")
+            for name, paper, found, ours, verdict, note in numbers
         ]
         if not any(row[-1] for row in rows):
             headings, rows = headings[:-1], [row[:-1] for row in rows]  # type: ignore[assignment, misc]
@@ -140,7 +167,7 @@ def _parts(experiment: Experiment, outcome: ExperimentOutcome, seconds: float) -
 
 
 def _document(experiment: Experiment, outcome: ExperimentOutcome) -> dict[str, Any]:
-    names = ("name", "paper", "ours", "difference", "verdict", "note")
+    names = ("name", "paper", "by_the_papers_method", "ours", "verdict", "note")
     findings = [dict(zip(names, finding.row, strict=True)) for finding in outcome.findings]
     return {
         "paper": experiment.paper,

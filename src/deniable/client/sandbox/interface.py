@@ -7,10 +7,10 @@ processes. What is not granted is not there to be read, counted, compared or inf
 and the process cannot open files or connections (`confinement.py`).
 
 :func:`compiles` says whether a query compiles, in a process that is given only the names of what is
-granted: the result depends on the query and on what is granted, never on data. :func:`answer` is all
-that a device calls with an analyst's query: a granted copy and a query go in, the buckets of the
-answer come out, always as many, at a time that was fixed before. :func:`run` returns the rows, for
-the owner and for simulations; whether it fails may depend on the data.
+granted: the result depends on the query and on what is granted, never on data. :func:`answer` is
+all that a device calls with an analyst's query: a granted copy and a query go in, the buckets of
+the answer come out, always as many, at a time that was fixed before. :func:`run` returns the rows,
+for the owner and for simulations; whether it fails may depend on the data.
 """
 
 from __future__ import annotations
@@ -191,8 +191,8 @@ def granted(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> gu
 def compiles(
     shape: guard.Shape, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20
 ) -> int | None:
-    """How many columns a query returns on what is granted under these names, if that is known before
-    it runs.
+    """How many columns a query returns on what is granted under these names, if that is known
+    before it runs.
 
     Raises the :class:`~deniable.errors.SandboxError` of a query that cannot be compiled. No data
     are read: the query is compiled, once for all vaults that grant the same, in a process that is

@@ -1,7 +1,7 @@
 """The sandbox's processes and the connections to the vaults, kept from one query to the next.
 
-Each vault has a process that holds a copy of what is granted of it. One process for all vaults holds
-names and no data: it says what compiles. The names are read over a separate connection with a
+Each vault has a process that holds a copy of what is granted of it. One process for all vaults
+holds names and no data: it says what compiles. The names are read over a separate connection with a
 separate lock: a query that does not compile must be refused even while the copy for another query
 is still being made, or what the device refuses would reveal how much is granted.
 
@@ -205,8 +205,8 @@ def _prepared(
 
 
 class Compiler:
-    """A process that is given the names of what is granted, and never a row. Its verdicts on queries
-    are cached."""
+    """A process that is given the names of what is granted, and never a row. Its verdicts on
+    queries are cached."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

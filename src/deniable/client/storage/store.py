@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.client.receipts import Receipt
+from deniable.client.storage.records import QueuedShare, Seat
 from deniable.client.storage.schema import (
     CHECKED_TABLES,
     EPOCH_ZERO,
@@ -46,31 +47,6 @@ MOST_DECIDED = 1_000
 LAST_EPOCH = (1 << 62) - 1
 """Later than any: what is decided up to it is decided for good."""
 _PATIENCE = 30.0  # seconds another process of the same device may hold the file
-
-
-@dataclass(frozen=True, repr=False)
-class QueuedShare:
-    """A share that waits for its proxy."""
-
-    place: int
-    record: bytes
-
-    def __repr__(self) -> str:
-        return f"<queued share {self.place}>"
-
-
-@dataclass(frozen=True, repr=False)
-class Seat:
-    """A row for a permanent answer: the hash by which it is found, and the epoch for which it last
-    spoke."""
-
-    place: int
-    name: bytes
-    permanent: bytes
-    spoke: int
-
-    def __repr__(self) -> str:
-        return f"<seat {self.place}>"
 
 
 @dataclass(frozen=True)
@@ -426,23 +402,18 @@ class StoreTransaction:
     ) -> None:
         """Queue a share of an answer for its proxy, to be sent from `due` on and given up at
         `expires`."""
-        sql = (
-            "INSERT INTO queue (proxy, due, expires, record, answer, tried) VALUES (?, ?, ?, ?,"
-            " ?, 0)"
-        )
+        sql = "INSERT INTO queue (proxy, due, expires, record, answer, tried) VALUES (?,?,?,?,?,0)"
         self._db.execute(sql, (proxy, due, expires, record, answer))
 
     def mark_tried(self, shares: Iterable[QueuedShare]) -> list[QueuedShare]:
-        """Record that shares are about to be sent: from now on they may have left. Returns those
-        that were never tried before."""
+        """Record that shares are about to be sent, and return those never tried before."""
         sql = "UPDATE queue SET tried = 1 WHERE place = ? AND tried = 0"
         return [share for share in shares if self._db.execute(sql, (share.place,)).rowcount]
 
     def mark_untried(self, shares: Iterable[QueuedShare]) -> None:
         """Record that the first attempt to send shares made no connection: no byte of them left."""
-        self._db.executemany(
-            "UPDATE queue SET tried = 0 WHERE place = ?", [(share.place,) for share in shares]
-        )
+        places = [(share.place,) for share in shares]
+        self._db.executemany("UPDATE queue SET tried = 0 WHERE place = ?", places)
 
     def n_queued(self, proxy: str | None = None) -> int:
         """How many shares wait, for one proxy or for all."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from operator import itemgetter, methodcaller
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from deniable.results import encode
 __all__ = [
     "CellErrors",
     "DenseSpread",
+    "TableFields",
     "conditioned",
     "dense_errors",
     "reshaped",
@@ -53,6 +54,19 @@ LARGEST_STATED = 1024
 """The most cells whose covariances are all stored in a document."""
 _BATCH = 64
 """Functionals computed at once when each cell needs one."""
+
+
+class TableFields(TypedDict):
+    """What the document of a table has besides its fields: figures in lists within lists, one
+    level per axis."""
+
+    spread: dict[str, Any]
+    """The errors of the cells, as :class:`Table` reads them back."""
+    estimate: list[Any]
+    stderr: list[Any]
+    low: list[Any]
+    high: list[Any]
+    confidence: float
 
 
 class CellErrors(ABC):

@@ -17,6 +17,7 @@ from deniable.estimation.interval_laws import (
 )
 from deniable.estimation.simplex import ascending
 from deniable.estimation.tables.deriving import Subject, marginal_table, of_unbiased, scored_table
+from deniable.estimation.tables.edge_means import edge_means
 from deniable.estimation.tables.statistic import Statistic
 from deniable.estimation.tables.table import Table
 
@@ -56,7 +57,8 @@ def quantile(
     halfway between whole numbers hold whole numbers. With F the estimated distribution, the
     interval has all values of all bins that may hold the quantile, as tests of F at their edges
     find them (Woodruff, "Confidence intervals for medians and other position measures", JASA 1952):
-    it covers however people are spread within a bin. The value is interpolated.
+    it covers however people are spread. Where single bins are noisy, F is tested by its means over
+    several edges (:mod:`deniable.estimation.tables.edge_means`). The value is interpolated.
 
     With `evenly`, people count as spread evenly over each bin, which smooth data are nearly and
     rounded ones are not. The interval then consists of the points at which F, a straight line
@@ -84,18 +86,18 @@ def quantile(
     s = math.sqrt(table.covariance_of(weights[None])[0, 0])
     low, high = np.interp([level - s, level + s], below, bounds)
     name = f"{level:g} quantile of {table.axes[0]}"
-    points, heights, errors = _cumulated(table, bounds, raw, s)
-    law: IntervalLaw = QuantileLaw(level, points, heights, errors, table.stderr)
-    if not evenly:
+    covariance = _edge_covariance(table)
+    law: IntervalLaw
+    if evenly:
+        law = QuantileLaw(level, *_cumulated(bounds, raw, covariance, s), table.stderr)
+    else:
         lowest, highest = (values, values) if listed else _ends(bounds)
         bin_ = min(int(np.searchsorted(below[1:], level)), values.size - 1)
         value = min(
             max(float(np.round(value)) if _holds_whole(bounds) else value, lowest[bin_]),
             highest[bin_],
         )
-        law = BinnedQuantileLaw(
-            level, lowest, highest, raw, errors[:: (errors.size - 1) // values.size]
-        )
+        law = _binned_law(level, lowest, highest, raw, covariance, s)
     return Statistic(
         name,
         value,
@@ -122,19 +124,54 @@ def _ends(edges: _Floats) -> tuple[_Floats, _Floats]:
     return edges[:-1] + inside, edges[1:] - inside
 
 
+def _edge_covariance(table: Table) -> _Floats | None:
+    """The covariance of the estimated F at the edges, 0 at the ends, where F is 0 and 1 for
+    certain; None if there are too many edges."""
+    bins = table.proportions.size
+    if bins + 1 > _LARGEST_CUMULATED:
+        return None
+    return np.pad(table.covariance_of(np.tri(bins - 1, bins)), 1)
+
+
+def _equal_errors(edges: int, at_quantile: float) -> _Floats:
+    """Standard errors of F at the edges, where there are too many to compute each."""
+    return np.concatenate([[0.0], np.full(edges - 2, at_quantile), [0.0]])
+
+
+def _binned_law(
+    level: float,
+    lowest: _Floats,
+    highest: _Floats,
+    below: _Floats,
+    covariance: _Floats | None,
+    at_quantile: float,
+) -> BinnedQuantileLaw:
+    if covariance is None:
+        return BinnedQuantileLaw(
+            level, lowest, highest, below, _equal_errors(below.size, at_quantile)
+        )
+    means = edge_means(below, covariance)
+    return BinnedQuantileLaw(
+        level,
+        lowest,
+        highest,
+        means.at_most,
+        means.at_most_stderr,
+        means.at_least,
+        means.at_least_stderr,
+    )
+
+
 def _cumulated(
-    table: Table, edges: _Floats, below: _Floats, at_quantile: float
+    edges: _Floats, below: _Floats, covariance: _Floats | None, at_quantile: float
 ) -> tuple[_Floats, _Floats, _Floats]:
-    """Points along the edges and between them, F there, and its standard error: 0 at the ends,
-    where F is 0 and 1 for certain.
+    """Points along the edges and between them, F there, and its standard error.
 
     Between two edges F is their weighted mean, so its variance is made of theirs and their
     covariance.
     """
-    if edges.size > _LARGEST_CUMULATED:
-        return edges, below, np.concatenate([[0.0], np.full(edges.size - 2, at_quantile), [0.0]])
-    inner = table.covariance_of(np.tri(edges.size - 2, edges.size - 1))
-    covariance = np.pad(inner, 1)
+    if covariance is None:
+        return edges, below, _equal_errors(edges.size, at_quantile)
     own, next_to = np.diagonal(covariance), np.diagonal(covariance, 1)
     part = np.arange(_POINTS_A_BIN) / _POINTS_A_BIN
     between = (

@@ -19,6 +19,7 @@ from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables.cell_errors import (
     LARGEST_STATED,
     CellErrors,
+    TableFields,
     conditioned,
     dense_errors,
     reshaped,
@@ -30,10 +31,7 @@ from deniable.estimation.unbias import without_negative_eigenvalues
 from deniable.renames import reads_old_names
 from deniable.results import Result, encode, fields_of
 
-__all__ = [
-    "Table",
-]
-
+__all__ = ["Table"]
 
 _Floats = NDArray[np.float64]
 _ROUGH = 3
@@ -79,6 +77,8 @@ class Table(Result):
         "sampled_epsilon": "epsilon_sampled",
         "sampled_delta": "delta_sampled",
     }
+    UNWRITTEN = ("spread",)
+    COMPUTED = TableFields
 
     @classmethod
     def of(cls, estimate: Estimate, axis: str = "value") -> Table:
@@ -312,17 +312,18 @@ class Table(Result):
         one made from the reports themselves is read back with only its cells' errors.
         """
         low, high = np.moveaxis(self.interval(confidence), -1, 0)
-        return {
-            **self._fields(),
+        computed: TableFields = {
+            "spread": self.spread.to_dict(self.population),
             "estimate": encode(self.proportions),
             "stderr": encode(self.stderr),
             "low": encode(low),
             "high": encode(high),
             "confidence": confidence,
         }
+        return {**fields_of(self), **computed}
 
     def _fields(self) -> dict[str, Any]:
-        return {**fields_of(self, "spread"), "spread": self.spread.to_dict(self.population)}
+        return {**fields_of(self), "spread": self.spread.to_dict(self.population)}
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Table) else NotImplemented

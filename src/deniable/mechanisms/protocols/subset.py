@@ -20,7 +20,7 @@ from deniable.mechanisms.protocols.unary import BitChannel
 from deniable.mechanisms.pure import PureMechanism
 from deniable.randomness import ONE, Source
 
-__all__ = ["SubsetSelection"]
+__all__ = ["SubsetSelection", "best_size"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +62,7 @@ class SubsetSelection(PureMechanism):
         domain = Domain.of(self.values)
         requested_epsilon = check_epsilon(self.epsilon)
         k, growth = len(domain), exact.exp(requested_epsilon)
-        w = _best_size(k, growth)
+        w = best_size(k, growth)
         included = exact.down(w * growth / (w * growth + k - w))
         a = Fraction(included, ONE)
         ratio = a * (k - w) / ((1 - a) * w)
@@ -137,7 +137,7 @@ class SubsetSelection(PureMechanism):
         return proportions, variance, covariance
 
 
-def _best_size(k: int, growth: Fraction) -> int:
+def best_size(k: int, growth: Fraction) -> int:
     """The size with the least sum of variances, which does not depend on the population except for
     terms without w."""
 

@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.concurrency import run_in_threadpool
@@ -37,7 +36,11 @@ from deniable.proxy.intake.admission import (
     ShareUploads,
 )
 from deniable.proxy.web.app_errors import add_errors
-from deniable.proxy.web.documents import COLLECTOR_OPERATIONS, describe_uploads
+from deniable.proxy.web.documents import (
+    COLLECTOR_OPERATIONS,
+    CollectorHealthPage,
+    describe_uploads,
+)
 from deniable.queries.signed.signing import LARGEST_LIST, SignedQuery
 from deniable.service.background import Background
 from deniable.service.certificate_expiry import certificate_families, end_of_file
@@ -149,9 +152,9 @@ class Collector:
             )
         return found
 
-    def health_report(self) -> dict[str, Any]:
+    def health_report(self) -> CollectorHealthPage:
         """The health page."""
-        return health_document(self.faults(), proxy=self.problem or "running")
+        return {**health_document(self.faults()), "proxy": self.problem or "running"}
 
     def _follow(self) -> float:
         """Ask the proxy for its tokens and queries."""

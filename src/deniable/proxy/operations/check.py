@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from deniable.errors import LogError, ParameterError
+from deniable.errors import LogError, LogInUseError, ParameterError
 from deniable.logs.kafka_check import check_topic
 from deniable.logs.sqlite_log import LogReader
 from deniable.proxy.collecting.settings import CollectorSettings
@@ -41,8 +41,10 @@ def _is_running(settings: ProxySettings) -> bool:
         return False
     try:
         lock(path).close()
-    except LogError as error:
-        return "in use" in str(error)
+    except LogInUseError:
+        return True
+    except LogError:
+        return False
     return False
 
 

@@ -29,7 +29,7 @@ from deniable.proxy.service import ProxyService
 from deniable.proxy.web.answers_api import add_answers
 from deniable.proxy.web.app_errors import add_errors
 from deniable.proxy.web.batch_api import BatchUploads, TokenList
-from deniable.proxy.web.documents import PROXY_OPERATIONS, describe_uploads
+from deniable.proxy.web.documents import PROXY_OPERATIONS, TokenDocument, describe_uploads
 from deniable.service.http.cross_origin import CrossOrigin
 from deniable.service.http.feed_api import add_feed
 from deniable.service.http.hot_path import HotAddress, HotFront
@@ -153,7 +153,7 @@ def _add_queries(app: FastAPI, proxy: ProxyService) -> None:
 
 def _add_enrolment(app: FastAPI, proxy: ProxyService) -> None:
     @app.post("/v1/enrol", status_code=201)
-    async def enrol(request: Request) -> dict[str, str]:
+    async def enrol(request: Request) -> dict[str, object]:
         """Issue a token to a device under the operator's policy: freely, for an invitation, or for
         a signed ticket."""
         _require_json(request)
@@ -161,13 +161,13 @@ def _add_enrolment(app: FastAPI, proxy: ProxyService) -> None:
             body = json.loads(await proxy.receive(request, _LARGEST_ENROLMENT) or b"{}")
         except (ValueError, RecursionError):
             body = None
-        return {"token": proxy.enrolment.enrol(body, proxy.address_of(request))}
+        return dict(TokenDocument(token=proxy.enrolment.enrol(body, proxy.address_of(request))))
 
     @app.post("/v1/enrol/rotate", status_code=201)
-    async def rotate(request: Request) -> dict[str, str]:
+    async def rotate(request: Request) -> dict[str, object]:
         """Replace the token in the request with a new one. The old one stops working at once."""
         shown = request.headers.get("authorization", "").partition(" ")[2].strip()
-        return {"token": proxy.enrolment.rotate(shown, proxy.address_of(request))}
+        return dict(TokenDocument(token=proxy.enrolment.rotate(shown, proxy.address_of(request))))
 
 
 def _require_json(request: Request) -> None:

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from fastapi import FastAPI, Response
-from pydantic import BaseModel
 
 from deniable.proxy.intake.admission import SHARES
-from deniable.service.http.openapi import BEARER, HealthDocument, Operation
+from deniable.proxy.intake.commits import UploadReceipt
+from deniable.proxy.service import ProxyHealthPage
+from deniable.service.faults import HealthDocument
+from deniable.service.http.openapi import BEARER, Operation
 from deniable.service.metrics import CONTENT_TYPE
 
-__all__ = ["COLLECTOR_OPERATIONS", "PROXY_OPERATIONS", "describe_uploads"]
+__all__ = [
+    "COLLECTOR_OPERATIONS",
+    "PROXY_OPERATIONS",
+    "CollectorHealthPage",
+    "TokenDocument",
+    "describe_uploads",
+]
 
 
-class AcceptedDocument(BaseModel):
-    """The result of an upload."""
-
-    accepted: int
-    already: int
-
-
-class TokenDocument(BaseModel):
+class TokenDocument(TypedDict):
     """A token, which is shown only once."""
 
     token: str
 
 
+class CollectorHealthPage(HealthDocument):
+    """The health page of a collector."""
+
+    proxy: str
+    """ "running", or why the proxy behind it cannot be reached."""
+
+
 _BYTES = {"type": "string", "format": "binary"}
 _TOKEN = (401, 403)
 _METRICS = Operation({200: CONTENT_TYPE.partition(";")[0]})
-_HEALTH = Operation({200: HealthDocument, 503: HealthDocument})
+_HEALTH = Operation({200: CollectorHealthPage, 503: CollectorHealthPage})
+_PROXY_HEALTH = Operation({200: ProxyHealthPage, 503: ProxyHealthPage})
 _SHARES = Operation(
-    {202: AcceptedDocument},
+    {202: UploadReceipt},
     (*_TOKEN, 404, 408, 409, 410, 413, 415, 422, 429, 503),
     (BEARER,),
     {SHARES: _BYTES},
@@ -66,6 +75,8 @@ COLLECTOR_OPERATIONS: dict[str, Operation] = {
 }
 PROXY_OPERATIONS: dict[str, Operation] = {
     **COLLECTOR_OPERATIONS,
+    "GET /healthz": _PROXY_HEALTH,
+    "GET /readyz": _PROXY_HEALTH,
     "POST /v1/batches": Operation(
         {200: SHARES}, (*_TOKEN, 408, 413, 503), (BEARER,), {SHARES: _BYTES}
     ),
@@ -79,7 +90,7 @@ PROXY_OPERATIONS: dict[str, Operation] = {
         {201: TokenDocument}, (*_TOKEN, 408, 413, 415, 422, 429, 503), (), _TICKET
     ),
     "POST /v1/answers": Operation(
-        {202: AcceptedDocument}, (*_TOKEN, 404, 408, 409, 410, 413, 415, 422, 429, 503), (), _ANSWER
+        {202: UploadReceipt}, (*_TOKEN, 404, 408, 409, 410, 413, 415, 422, 429, 503), (), _ANSWER
     ),
     "POST /v1/enrol/rotate": Operation({201: TokenDocument}, (*_TOKEN, 429, 503), (BEARER,)),
     "GET /v1/log": Operation({200: SHARES}, (*_TOKEN, 404, 416, 422, 503), (BEARER,)),

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from deniable.checksums import FIELD, checked_object, sealed_object
 from deniable.errors import (
+    EncryptedKeyError,
     KeyFileError,
     ParameterError,
 )
@@ -48,6 +49,8 @@ def made_from(path: Path, make: Callable[[], _T]) -> _T:
     """What `make` returns; its errors name the file."""
     try:
         return make()
+    except EncryptedKeyError as error:
+        raise EncryptedKeyError(f"{path}: {error}") from None
     except ParameterError as error:
         raise KeyFileError(f"{path}: {error}") from None
 
@@ -93,12 +96,11 @@ def pem_secret(content: bytes, password: bytes | None) -> bytes:
     try:
         key = serialization.load_pem_private_key(content, password)
     except TypeError:
-        wanted = (
-            "is needed: the key is encrypted"
-            if password is None
-            else "must be left out: the key is not encrypted"
-        )
-        raise ParameterError("password", "none" if password is None else "one", wanted) from None
+        if password is None:
+            raise EncryptedKeyError("password = 'none' is needed: the key is encrypted") from None
+        raise ParameterError(
+            "password", "one", "must be left out: the key is not encrypted"
+        ) from None
     except (ValueError, UnsupportedAlgorithm):  # the message must not show what may be a secret
         raise ParameterError(
             "secret",

@@ -1,166 +1,57 @@
-"""Galanis 2021, chapter 4: protocols of the local model side by side, and the distance-sensitive
-one.
-
-20,000 people report one of 50 ages. Errors are in counts, as in the thesis. Its random-matrix
-protocol has m = 5 rows. The Kantorovich distance needs two distributions, so estimates are
-projected onto the simplex for it.
-"""
+"""Galanis 2021, chapter 4: protocols of the local model side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from deniable.estimation.distances import euclidean, kantorovich, manhattan
-from deniable.estimation.simplex import project
-from deniable.mechanisms.protocols.basic_rappor import BasicRappor
 from deniable.mechanisms.protocols.binary import BinaryResponse
-from deniable.mechanisms.protocols.direct import DirectEncoding
-from deniable.mechanisms.protocols.hadamard import HadamardResponse
-from deniable.mechanisms.protocols.hashing import LocalHashing
-from deniable.mechanisms.protocols.projection import RandomProjection
-from deniable.mechanisms.protocols.subset import SubsetSelection
-from deniable.mechanisms.protocols.threshold import ThresholdHistogram
-from deniable.mechanisms.protocols.unary import OptimizedUnary, SymmetricUnary
 from deniable.reproduce.experiment import (
     Claim,
     Compared,
     Context,
     Experiment,
-    ExperimentOutcome,
-    Series,
-    plot_lines,
+    Finding,
+    Measured,
+    Printed,
 )
+from deniable.reproduce.papers.galanis_protocols import (
+    PAPER,
+    PROTOCOLS,
+    THESIS,
+    VALUES,
+    Errors,
+    draw_errors,
+    simulated_errors,
+)
+from deniable.reproduce.plotting import Series, plot_lines
 
-__all__ = ["EXPERIMENTS", "ages"]
-
-PAPER = "Galanis 2021"
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-VALUES = 50
-Estimator = Callable[[Ints, float, Any], Floats]
-
-
-def ages(context: Context, n: int) -> Ints:
-    """Ages from 0 to 49 (above 18), most of them young, with a second hump."""
-    random = context.random(3)
-    young = random.normal(12, 6, n)
-    older = random.normal(33, 7, n)
-    return np.clip(np.where(random.random(n) < 0.6, young, older), 0, VALUES - 1).astype(np.int64)
+__all__ = ["EXPERIMENTS"]
 
 
-def plain(
-    make: Callable[[float], Any], estimator: str | None = None, shift: float = 0.0
-) -> Estimator:
-    def estimate(values: Ints, epsilon: float, source: Any) -> Floats:
-        mechanism = make(epsilon)
-        reports = mechanism.privatize(values + shift if shift else values, source)
-        found = (
-            mechanism.estimate(reports)
-            if estimator is None
-            else mechanism.estimate(reports, estimator=estimator)
-        )
-        return np.asarray(found.proportions)
-
-    return estimate
+def _draw_manhattan(
+    figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> None:
+    draw_errors(figure, measured, "Manhattan", by_users=not hasattr(settings, "epsilons"))
 
 
-PROTOCOLS: dict[str, Estimator] = {
-    "direct encoding": plain(lambda e: DirectEncoding(VALUES, e)),
-    "histogram, threshold 2/3": plain(lambda e: ThresholdHistogram(VALUES, e, 2 / 3)),
-    "optimized unary": plain(lambda e: OptimizedUnary(VALUES, e)),
-    "basic RAPPOR": plain(lambda e: BasicRappor(VALUES, 0.5, 0.25, 0.75)),
-    "random matrix, m = 5": plain(lambda e: RandomProjection(VALUES, e, m=5), "paper"),
-    "random matrix, ours": plain(lambda e: RandomProjection(VALUES, e)),
-    "symmetric unary": plain(lambda e: SymmetricUnary(VALUES, e)),
-    "local hashing": plain(lambda e: LocalHashing(VALUES, e)),
-    "Hadamard": plain(lambda e: HadamardResponse(VALUES, e)),
-    "subset selection": plain(lambda e: SubsetSelection(VALUES, e)),
-}
-THESIS = ("direct encoding", "histogram, threshold 2/3", "optimized unary")
-"""The pure protocols in its figures."""
-METRICS: dict[str, Callable[[Floats, Floats], float]] = {
-    "Manhattan": manhattan,
-    "Euclidean": euclidean,
-    "Kantorovich": lambda estimate, truth: kantorovich(project(estimate), truth),
-}
+def _draw_kantorovich(
+    figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> None:
+    draw_errors(figure, measured, "Kantorovich", by_users=not hasattr(settings, "epsilons"))
 
 
-def simulated_errors(
-    protocols: dict[str, Estimator],
-    points: Sequence[tuple[float, int]],
-    runs: int,
-    context: Context,
-) -> dict[tuple[str, str, float, int], float]:
-    """The mean error of counts for each protocol, metric, epsilon and number of users."""
-    out = {}
-    everybody = ages(context, max(n for _, n in points))
-    for place, (epsilon, n) in enumerate(points):
-        values = everybody[:n]
-        truth = np.bincount(values, minlength=VALUES) / n
-        for number, (name, estimate) in enumerate(protocols.items()):
-            source = context.source(1000 * place + number)
-            found = [estimate(values, epsilon, source) for _ in range(runs)]
-            for metric, distance in METRICS.items():
-                out[name, metric, epsilon, n] = n * float(
-                    np.mean([distance(each, truth) for each in found])
-                )
-        context.done((place + 1) / len(points))
-    return out
-
-
-def compared_outcome(
-    errors: dict[tuple[str, str, float, int], float],
-    metric: str,
-    by_users: bool,
-    findings: Sequence[Claim | Compared],
-) -> ExperimentOutcome:
-    names = list(dict.fromkeys(key[0] for key in errors))
-    rows = tuple(
-        (name, kind, epsilon, n, error, error / n)
-        for (name, kind, epsilon, n), error in errors.items()
-    )
-    lines = []
-    for name in names:
-        own = [row for row in rows if row[:2] == (name, metric)]
-        lines.append(
-            Series(
-                name,
-                [row[3] if by_users else row[2] for row in own],
-                [row[5] if by_users else row[4] for row in own],
-            )
-        )
-
-    def draw(figure: Any) -> None:
-        ax = figure.subplots()
-        label = f"{metric} error" + (" per user" if by_users else " of counts")
-        plot_lines(
-            ax,
-            lines,
-            "users" if by_users else "epsilon",
-            label,
-            log="xy" if by_users else "y",
-            legend=False,
-        )
-        figure.legend(loc="outside right upper", fontsize=8, frameon=False)
-
-    header = ("protocol", "metric", "epsilon", "users", "error of counts", "error per user")
-    return ExperimentOutcome(tuple(findings), header, rows, draw)
-
-
-def _figure_4_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _figure_4_1(settings: SimpleNamespace, context: Context) -> Measured:
     coins = BinaryResponse(0.5, 0.5)
     random, source = context.random(), context.source()
     rows = []
     for place, n in enumerate(settings.users):
         errors = []
-        for _ in range(settings.runs):
-            answers = (random.random(n) < settings.share).astype(int)
+        for _ in range(settings.trials):
+            answers = (random.random(n) < settings.proportion).astype(int)
             errors.append(
                 abs(
                     coins.estimate(coins.privatize(answers, source)).proportions[1] - answers.mean()
@@ -168,10 +59,19 @@ def _figure_4_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcom
             )
         # Relative to the people present: only the coins err.
         theory = math.sqrt(2 / math.pi * 0.1875 / n) / 0.5
-        rows.append((n, float(np.mean(errors)), theory))
+        stderr = float(np.std(errors, ddof=1)) / math.sqrt(settings.trials)
+        rows.append((n, float(np.mean(errors)), stderr, theory))
         context.done((place + 1) / len(settings.users))
-    findings = (
-        Compared("epsilon, ln 3", math.log(3), coins.epsilon, 1e-12),
+    return Measured(("users", "error", "stderr", "theory"), tuple(rows), {"epsilon": coins.epsilon})
+
+
+def _judge_4_1(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    rows = measured.rows
+    deviations = [abs(row[1] - row[3]) / row[2] for row in rows]
+    return (
+        Compared("epsilon", printed["epsilon"], measured.figures["epsilon"]),
         Claim(
             "The error is below 0.1 from 3,000 users on",
             all(row[1] < 0.1 for row in rows if row[0] >= 3000),
@@ -179,151 +79,174 @@ def _figure_4_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcom
         ),
         Claim(
             "It falls as the inverse root of the number of users",
-            all(
-                abs(row[1] / row[2] - 1) < 4 * 0.756 / math.sqrt(settings.runs) + 0.02
-                for row in rows
-            ),
+            max(deviations) < 4,
+            f"largest deviation from theory {max(deviations):.1f} standard errors",
         ),
     )
+
+
+def _draw_4_1(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
+    rows = measured.rows
     x = [row[0] for row in rows]
     lines = [
-        Series("simulated", x, [row[1] for row in rows]),
-        Series("theory", x, [row[2] for row in rows], "--"),
+        Series("simulated", x, [row[1] for row in rows], error=[row[2] for row in rows]),
+        Series("theory", x, [row[3] for row in rows], "--"),
     ]
-
-    def draw(figure: Any) -> None:
-        plot_lines(figure.subplots(), lines, "users", "error of the proportion", log="xy")
-
-    return ExperimentOutcome(findings, ("users", "error", "theory"), tuple(rows), draw)
+    plot_lines(figure.subplots(), lines, "users", "error of the proportion", log="xy")
 
 
-def _figure_4_3(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _by_epsilon(settings: SimpleNamespace, context: Context) -> Measured:
     points = [(epsilon, settings.users) for epsilon in settings.epsilons]
-    errors = simulated_errors(PROTOCOLS, points, settings.runs, context)
+    return simulated_errors(PROTOCOLS, points, settings.trials, context)
 
-    def at(name: str, epsilon: float, metric: str = "Manhattan") -> float:
-        return errors[name, metric, epsilon, settings.users]
 
+def _worst_direct(settings: SimpleNamespace, errors: Errors, metric: str) -> Claim:
     low = [epsilon for epsilon in settings.epsilons if epsilon < 1]
-    first, last = settings.epsilons[0], settings.epsilons[-1]
-    pure = {name: at(name, last) for name in THESIS}
-    findings = [
-        Claim(
-            "Direct encoding is the worst pure protocol where epsilon is below 1, in both metrics",
-            all(
-                max(THESIS, key=lambda name: at(name, epsilon, metric)) == "direct encoding"
-                for epsilon in low
-                for metric in ("Manhattan", "Kantorovich")
-            ),
-            f"epsilon {first}: {', '.join(f'{name} {at(name, first):,.0f}' for name in THESIS)}",
+    return Claim(
+        f"Direct encoding is the worst pure protocol where epsilon is below 1 ({metric})",
+        all(
+            errors.at("direct encoding", metric, epsilon, settings.users)
+            > errors.at(name, metric, epsilon, settings.users)
+            for epsilon in low
+            for name in THESIS[1:]
         ),
+        f"epsilon {low[0]}: {errors.order(THESIS, metric, low[0], settings.users)}",
+        "with so much noise, what is left after negative counts are cut off hardly depends on the"
+        " protocol",
+    )
+
+
+def _judge_4_3(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    errors, n = Errors(measured), settings.users
+    first, last = settings.epsilons[0], settings.epsilons[-1]
+
+    def at(name: str, epsilon: float) -> float:
+        return errors.at(name, "Manhattan", epsilon, n)
+
+    best = {
+        epsilon: min(THESIS, key=lambda name: at(name, epsilon)) for epsilon in settings.epsilons
+    }
+    gap = max(
+        at("subset selection", e) / min(at(name, e) for name in PROTOCOLS if name != "basic RAPPOR")
+        for e in settings.epsilons
+    )
+    crossing = math.log((VALUES - 2) / 3)
+    return (
+        _worst_direct(settings, errors, "Manhattan"),
         Claim(
             "The optimized unary encoding is the best of the pure ones at every epsilon"
             " (Manhattan)",
             all(
-                min(THESIS, key=lambda name: at(name, epsilon)) == "optimized unary"
+                errors.ahead("optimized unary", name, "Manhattan", epsilon, n)
                 for epsilon in settings.epsilons
+                for name in THESIS
             ),
-            ", ".join(
-                f"{epsilon:g}: {min(THESIS, key=lambda name: at(name, epsilon))}"
-                for epsilon in settings.epsilons
-            ),
+            ", ".join(f"{epsilon:g}: {name}" for epsilon, name in best.items()),
             "direct encoding has the smaller variance from epsilon = ln((k - 2)/3) ="
-            f" {math.log((VALUES - 2) / 3):.2f} on",
+            f" {crossing:.2f} on",
+        ),
+        *(
+            Claim(
+                text,
+                (at(name, last) < 0.25 * at(name, first)) == improves,
+                f"{at(name, first):,.0f} at {first}, {at(name, last):,.0f} at {last}",
+            )
+            for text, name, improves in (
+                (
+                    "The random matrix with m = 5 does not improve with epsilon as the others do",
+                    "random matrix, m = 5",
+                    False,
+                ),
+                (
+                    "With enough rows and entries of 1/sqrt(m) it does",
+                    "random matrix, ours",
+                    True,
+                ),
+            )
         ),
         Claim(
-            "The random matrix with m = 5 does not improve with epsilon",
-            at("random matrix, m = 5", last) > 0.5 * at("random matrix, m = 5", first),
-            f"{at('random matrix, m = 5', first):,.0f} at {first},"
-            f" {at('random matrix, m = 5', last):,.0f} at {last}",
+            "Subset selection, which the thesis does not have, is never far behind the best: 15 %",
+            gap < 1.15,
+            f"at most {gap:.2f} times the best",
         ),
-        Claim(
-            "With enough rows and entries of 1/sqrt(m) it does, as the others",
-            at("random matrix, ours", last) < 0.25 * at("random matrix, ours", first),
-            f"{at('random matrix, ours', first):,.0f} at {first},"
-            f" {at('random matrix, ours', last):,.0f} at {last}",
-        ),
-        Claim(
-            "Subset selection, which the thesis does not have, is never far behind the best",
-            all(
-                at("subset selection", e)
-                < 1.15 * min(at(name, e) for name in PROTOCOLS if name != "basic RAPPOR")
-                for e in settings.epsilons
-            ),
-            f"at epsilon {last}: {at('subset selection', last):,.0f} beside"
-            f" {min(pure.values()):,.0f}",
-        ),
-    ]
-    return compared_outcome(errors, "Manhattan", by_users=False, findings=findings)
-
-
-def _figure_4_4(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    outcome = _figure_4_3(settings, context)
-    errors = {(row[0], row[1], row[2], row[3]): row[4] for row in outcome.rows}
-    return compared_outcome(errors, "Kantorovich", by_users=False, findings=outcome.findings[:1])
-
-
-def _figure_4_5(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    points = [(settings.epsilon, n) for n in settings.users]
-    errors = simulated_errors(PROTOCOLS, points, settings.runs, context)
-
-    def per_user(name: str, n: int, metric: str = "Manhattan") -> float:
-        return errors[name, metric, settings.epsilon, n] / n
-
-    few, many = settings.users[0], settings.users[-1]
-    slope = float(
-        np.polyfit(
-            np.log(settings.users),
-            np.log([per_user("optimized unary", n) for n in settings.users]),
-            1,
-        )[0]
     )
-    findings = [
+
+
+def _judge_4_4(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    errors = Errors(measured)
+    ours = _worst_direct(settings, errors, "Kantorovich, projected")
+    return _worst_direct(settings, errors, "Kantorovich"), ours
+
+
+def _by_users(settings: SimpleNamespace, context: Context) -> Measured:
+    points = [(settings.epsilon, n) for n in settings.users]
+    return simulated_errors(PROTOCOLS, points, settings.trials, context)
+
+
+def _judge_4_5(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    errors, epsilon = Errors(measured), settings.epsilon
+    few, many = settings.users[0], settings.users[-1]
+    per_user = [errors.at("optimized unary", "Manhattan", epsilon, n) / n for n in settings.users]
+    slope = float(np.polyfit(np.log(settings.users), np.log(per_user), 1)[0])
+    worst = max(THESIS, key=lambda name: errors.at(name, "Manhattan", epsilon, few))
+    return (
         Claim(
-            "The error per user falls as the inverse root of their number: no turning point",
-            abs(slope + 0.5) < 0.06,
+            "The error per user stabilizes beyond 2,000 users: a turning point",
+            abs(slope + 0.5) > 0.06,
             f"slope {slope:.3f} on a log-log scale",
+            "it falls as the inverse root of their number throughout",
         ),
         Claim(
             f"With {few} users the optimized unary encoding is the worst pure protocol (Manhattan)",
-            max(THESIS, key=lambda name: per_user(name, few)) == "optimized unary",
-            ", ".join(f"{name} {per_user(name, few):.2f}" for name in THESIS),
+            worst == "optimized unary",
+            errors.order(THESIS, "Manhattan", epsilon, few),
             "a protocol's variance is the same function of 1/n for any number of users, and its is"
             " the smallest of the three",
         ),
         Claim(
             f"With {many:,} users it is the best",
-            min(THESIS, key=lambda name: per_user(name, many)) == "optimized unary",
-            ", ".join(f"{name} {per_user(name, many):.2f}" for name in THESIS),
+            all(
+                errors.ahead("optimized unary", name, "Manhattan", epsilon, many) for name in THESIS
+            ),
+            errors.order(THESIS, "Manhattan", epsilon, many),
         ),
-        Claim(
-            "By the Kantorovich metric direct encoding is the worst with few users, and the"
-            " optimized unary the best",
-            max(THESIS, key=lambda name: per_user(name, few, "Kantorovich")) == "direct encoding"
-            and min(THESIS, key=lambda name: per_user(name, few, "Kantorovich"))
-            == "optimized unary",
-            ", ".join(f"{name} {per_user(name, few, 'Kantorovich'):.2f}" for name in THESIS),
-            "with so few users the three lie close together after projection",
-        ),
-    ]
-    return compared_outcome(errors, "Manhattan", by_users=True, findings=findings)
+    )
 
 
-def _figure_4_6(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    outcome = _figure_4_5(settings, context)
-    errors = {(row[0], row[1], row[2], row[3]): row[4] for row in outcome.rows}
-    return compared_outcome(errors, "Kantorovich", by_users=True, findings=outcome.findings[3:])
+def _judge_4_6(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    errors, epsilon, few = Errors(measured), settings.epsilon, settings.users[0]
+    findings = []
+    for metric in ("Kantorovich", "Kantorovich, projected"):
+        ranked = sorted(THESIS, key=lambda name: errors.at(name, metric, epsilon, few))
+        findings.append(
+            Claim(
+                "With few users direct encoding is the worst and the optimized unary the best"
+                f" ({metric})",
+                ranked[0] == "optimized unary" and ranked[-1] == "direct encoding",
+                errors.order(THESIS, metric, epsilon, few),
+                "with so few users the three lie close together",
+            )
+        )
+    return tuple(findings)
 
 
 _EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
-_BY_EPSILON = {"users": 20_000, "epsilons": _EPSILONS, "runs": 10}
+_BY_EPSILON = {"users": 20_000, "epsilons": _EPSILONS, "trials": 10}
 _BY_USERS = {
     "epsilon": 1.5,
     "users": (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000),
-    "runs": 40,
+    "trials": 40,
 }
-_QUICK = {"epsilons": (0.5, 2.0, 4.0), "runs": 5}
-QUICK_USERS = {"users": (100, 1_000, 5_000), "runs": 25}
+_QUICK = {"epsilons": (0.5, 2.0, 4.0), "trials": 5}
+QUICK_USERS = {"users": (100, 1_000, 5_000), "trials": 25}
 
 EXPERIMENTS = (
     Experiment(
@@ -331,14 +254,19 @@ EXPERIMENTS = (
         PAPER,
         "Figure 4.1: randomized response",
         _figure_4_1,
-        {"share": 0.4, "users": (100, 300, 1_000, 3_000, 10_000), "runs": 400},
-        {"runs": 60},
+        _judge_4_1,
+        _draw_4_1,
+        {"proportion": 0.4, "users": (100, 300, 1_000, 3_000, 10_000), "trials": 400},
+        {"trials": 60},
+        {"epsilon": "ln 3"},
     ),
     Experiment(
         "galanis-figure-4.3",
         PAPER,
         "Figure 4.3: protocols by epsilon, Manhattan",
-        _figure_4_3,
+        _by_epsilon,
+        _judge_4_3,
+        _draw_manhattan,
         _BY_EPSILON,
         _QUICK,
     ),
@@ -346,7 +274,9 @@ EXPERIMENTS = (
         "galanis-figure-4.4",
         PAPER,
         "Figure 4.4: protocols by epsilon, Kantorovich",
-        _figure_4_4,
+        _by_epsilon,
+        _judge_4_4,
+        _draw_kantorovich,
         _BY_EPSILON,
         _QUICK,
     ),
@@ -354,7 +284,9 @@ EXPERIMENTS = (
         "galanis-figure-4.5",
         PAPER,
         "Figure 4.5: protocols by users, Manhattan",
-        _figure_4_5,
+        _by_users,
+        _judge_4_5,
+        _draw_manhattan,
         _BY_USERS,
         QUICK_USERS,
     ),
@@ -362,7 +294,9 @@ EXPERIMENTS = (
         "galanis-figure-4.6",
         PAPER,
         "Figure 4.6: protocols by users, Kantorovich",
-        _figure_4_6,
+        _by_users,
+        _judge_4_6,
+        _draw_kantorovich,
         _BY_USERS,
         QUICK_USERS,
     ),

@@ -16,24 +16,24 @@ from deniable.reproduce.experiment import (
     Claim,
     Context,
     Experiment,
-    ExperimentOutcome,
-    Series,
-    plot_lines,
+    Finding,
+    Measured,
+    Printed,
 )
-from deniable.reproduce.papers.galanis_local import (
+from deniable.reproduce.papers.galanis_protocols import (
     METRICS,
     PAPER,
     PROTOCOLS,
-    QUICK_USERS,
     THESIS,
     VALUES,
+    Errors,
     Estimator,
-    Floats,
     ages,
-    compared_outcome,
+    draw_errors,
     plain,
     simulated_errors,
 )
+from deniable.reproduce.plotting import Series, plot_lines
 
 __all__ = ["DISTANCE", "EXPERIMENTS"]
 
@@ -49,126 +49,165 @@ DISTANCE: dict[str, Estimator] = {
 }
 
 
-def _figure_4_9(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+_KANTOROVICH = ("Kantorovich", "Kantorovich, projected")
+_THESIS_OWN = "distance sensitive, thesis"
+
+
+def _by_epsilon(settings: SimpleNamespace, context: Context) -> Measured:
     points = [(epsilon, settings.users) for epsilon in settings.epsilons]
-    errors = simulated_errors(DISTANCE, points, settings.runs, context)
+    found = simulated_errors(DISTANCE, points, settings.trials, context)
+    figures: dict[str, float] = {}
+    for epsilon in settings.epsilons:
+        protocol = DistanceSensitive(VALUES, epsilon)
+        figures |= {
+            f"theta {epsilon:g}": protocol.theta or 0,
+            f"loss {epsilon:g}": protocol.epsilon,
+        }
+    return Measured(found.header, found.rows, figures)
 
-    def at(name: str, epsilon: float) -> float:
-        return errors[name, "Kantorovich", epsilon, settings.users]
 
+def _judge_4_9(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    errors, n = Errors(measured), settings.users
     between = [epsilon for epsilon in settings.epsilons if 2 <= epsilon <= 2.5]
-    thetas = [DistanceSensitive(VALUES, epsilon).theta for epsilon in settings.epsilons]
-    losses = [DistanceSensitive(VALUES, epsilon).epsilon for epsilon in settings.epsilons]
     clear = [epsilon for epsilon in settings.epsilons if epsilon >= 2]
-    findings = [
+    steps = [
+        (e, measured.figures[f"theta {e:g}"], measured.figures[f"loss {e:g}"])
+        for e in settings.epsilons
+    ]
+    metric = _KANTOROVICH[0]
+    names = (*THESIS, _THESIS_OWN)
+    return (
         Claim(
             "The protocol changes in steps: its loss is ln(theta (theta + 1)), below the epsilon"
             " asked for",
             all(
-                abs(loss - math.log(t * (t + 1))) < 1e-9
-                for loss, t in zip(losses, thetas, strict=True)
-                if t
+                abs(loss - math.log(t * (t + 1))) < 1e-9 and loss <= e for e, t, loss in steps if t
             ),
-            ", ".join(
-                f"{e:g}: {loss:.2f}" for e, loss in zip(settings.epsilons, losses, strict=True)
-            ),
+            ", ".join(f"{e:g}: {loss:.2f}" for e, _, loss in steps),
         ),
-        Claim(
-            "With the thesis's aggregation it has the smallest Kantorovich error of its four for"
-            " epsilon from 2 to 2.5",
-            all(
-                min((*THESIS, "distance sensitive, thesis"), key=lambda name: at(name, e))
-                == "distance sensitive, thesis"
-                for e in between
-            ),
-            ", ".join(
-                f"{name} {at(name, between[0]):,.0f}"
-                for name in (*THESIS, "distance sensitive, thesis")
-            ),
-            "its aggregation is biased, and with 20,000 users the bias exceeds the others' noise",
+        *(
+            Claim(
+                "With the thesis's aggregation it has the smallest error of its four for epsilon"
+                f" from 2 to 2.5 ({metric})",
+                all(
+                    errors.at(_THESIS_OWN, metric, e, n) < errors.at(name, metric, e, n)
+                    for e in between
+                    for name in THESIS
+                ),
+                errors.order(names, metric, between[0], n),
+                "its aggregation is biased; where negative counts are cut off, the bias nearly"
+                " cancels",
+            )
+            for metric in _KANTOROVICH
         ),
         Claim(
             "Fitted by EM, the same reports have a smaller error than with the thesis's"
             " aggregation, from epsilon 2 on",
             all(
-                at("distance sensitive, EM", e) < at("distance sensitive, thesis", e) for e in clear
-            ),
-            ", ".join(
-                f"{e:g}: {at('distance sensitive, EM', e):,.0f} /"
-                f" {at('distance sensitive, thesis', e):,.0f}"
+                errors.at("distance sensitive, EM", metric, e, n)
+                < errors.at(_THESIS_OWN, metric, e, n)
                 for e in clear
             ),
+            errors.order(("distance sensitive, EM", _THESIS_OWN), metric, clear[0], n),
+            "where negative counts are cut off, the bias of the thesis's aggregation nearly cancels",
         ),
         Claim(
             "The square wave is ahead of the distance-sensitive protocol as the thesis aggregates"
             " it, at every epsilon",
             all(
-                at("square wave, EM", e) < at("distance sensitive, thesis", e)
+                errors.at("square wave, EM", metric, e, n) < errors.at(_THESIS_OWN, metric, e, n)
                 for e in settings.epsilons
             ),
-            ", ".join(f"{e:g}: {at('square wave, EM', e):,.0f}" for e in settings.epsilons),
+            errors.order(("square wave, EM", _THESIS_OWN), metric, settings.epsilons[-1], n),
+            "at large epsilon it is behind: its reports are spread over a continuous range",
         ),
-    ]
-    return compared_outcome(errors, "Kantorovich", by_users=False, findings=findings)
+    )
 
 
-def _limit(settings: SimpleNamespace, context: Context) -> tuple[Floats, Floats]:
-    """What the thesis's aggregation gives in the limit of many users, and the truth."""
+def _by_users(settings: SimpleNamespace, context: Context) -> Measured:
+    points = [(settings.epsilon, n) for n in settings.users]
+    found = simulated_errors(DISTANCE, points, settings.trials, context)
+    # what the thesis's aggregation gives in the limit of many users, beside the truth
     mechanism = DistanceSensitive(VALUES, settings.epsilon)
     truth = np.bincount(ages(context, max(settings.users)), minlength=VALUES) / max(settings.users)
     counts = np.rint(1e12 * mechanism.channel() @ truth).astype(np.int64)
     estimate, _ = mechanism._biased("paper", counts)
-    return estimate, truth
+    figures = {f"floor {name}": METRICS[name](estimate, truth) for name in METRICS}
+    return Measured(found.header, found.rows, figures)
 
 
-def _users(settings: SimpleNamespace, context: Context, metric: str) -> ExperimentOutcome:
-    points = [(settings.epsilon, n) for n in settings.users]
-    errors = simulated_errors(DISTANCE, points, settings.runs, context)
-
-    def per_user(name: str, n: int) -> float:
-        return errors[name, metric, settings.epsilon, n] / n
-
+def _judge_users(
+    settings: SimpleNamespace, measured: Measured, metrics: tuple[str, ...]
+) -> tuple[Finding, ...]:
+    errors, epsilon = Errors(measured), settings.epsilon
     few, many = settings.users[0], settings.users[-1]
-    floor = METRICS[metric](*_limit(settings, context))
-    shown = (*THESIS, "distance sensitive, thesis")
-    findings = [
+    shown = (*THESIS, _THESIS_OWN)
+    findings: list[Finding] = [
         Claim(
             f"With {few} users the distance-sensitive protocol, aggregated as in the thesis, is"
-            " ahead of the unary encoding",
-            per_user("distance sensitive, thesis", few) < per_user("optimized unary", few),
-            ", ".join(f"{name} {per_user(name, few):.2f}" for name in shown),
-            "after the projection onto the simplex that the Kantorovich distance needs, the"
-            " advantage is gone",
-        ),
+            f" ahead of the unary encoding ({metric})",
+            errors.at(_THESIS_OWN, metric, epsilon, few)
+            < errors.at("optimized unary", metric, epsilon, few),
+            errors.order(shown, metric, epsilon, few),
+            "the advantage is that of negative counts being added up",
+        )
+        for metric in metrics
+    ]
+    floor = measured.figures[f"floor {metrics[0]}"]
+    last = errors.at(_THESIS_OWN, metrics[0], epsilon, many) / many
+    findings.append(
         Claim(
             "Its error does not vanish with users: the thesis's aggregation is biased",
-            floor > 0.05,
-            f"{floor:.3f} per user however many there are,"
-            f" {per_user('distance sensitive, thesis', many):.3f} with {many:,}",
-        ),
-    ]
-    if metric == "Manhattan":
-        findings.append(
-            Claim(
-                f"With {many:,} users it has fallen behind the unary encoding",
-                per_user("distance sensitive, thesis", many) > per_user("optimized unary", many),
-                ", ".join(f"{name} {per_user(name, many):.3f}" for name in shown),
-                "with fewer users than about 12,000 the bias is still smaller than the noise of the"
-                " others",
-            )
+            floor > 0.05 and last > 0.5 * floor,
+            f"{floor:.3f} per user however many there are, {last:.3f} with {many:,}",
         )
-    return compared_outcome(errors, metric, by_users=True, findings=findings)
+    )
+    return tuple(findings)
 
 
-def _figure_4_10(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    return _users(settings, context, "Kantorovich")
+def _judge_4_10(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    return _judge_users(settings, measured, _KANTOROVICH)
 
 
-def _figure_4_11(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    return _users(settings, context, "Manhattan")
+def _judge_4_11(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    errors, epsilon, many = Errors(measured), settings.epsilon, settings.users[-1]
+    shown = (*THESIS, _THESIS_OWN)
+    return (
+        *_judge_users(settings, measured, ("Manhattan",)),
+        Claim(
+            f"With {many:,} users it has fallen behind the unary encoding",
+            errors.at(_THESIS_OWN, "Manhattan", epsilon, many)
+            > errors.at("optimized unary", "Manhattan", epsilon, many),
+            errors.order(shown, "Manhattan", epsilon, many),
+            "with fewer users than about 12,000 the bias is still smaller than the noise of the"
+            " others",
+        ),
+    )
 
 
-def _random_matrix(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _draw_4_9(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
+    draw_errors(figure, measured, "Kantorovich", by_users=False)
+
+
+def _draw_4_10(
+    figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> None:
+    draw_errors(figure, measured, "Kantorovich", by_users=True)
+
+
+def _draw_4_11(
+    figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> None:
+    draw_errors(figure, measured, "Manhattan", by_users=True)
+
+
+def _random_matrix(settings: SimpleNamespace, context: Context) -> Measured:
     values = ages(context, settings.users)
     truth = np.bincount(values, minlength=VALUES) / settings.users
     rows = []
@@ -185,10 +224,16 @@ def _random_matrix(settings: SimpleNamespace, context: Context) -> ExperimentOut
             )
         )
         context.done((place + 1) / len(settings.rows))
-    slope = float(
-        np.polyfit(np.log([row[0] for row in rows]), np.log([row[2] for row in rows]), 1)[0]
-    )
-    findings = (
+    return Measured(("m", "Manhattan", "rms error", "floor"), tuple(rows))
+
+
+def _judge_matrix(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    rows = measured.rows
+    logs = np.log([row[0] for row in rows]), np.log([row[2] for row in rows])
+    slope = float(np.polyfit(*logs, 1)[0])
+    return (
         Claim(
             "The error has a floor of order 1/sqrt(m) that no epsilon removes: m = 5 has a"
             " large one",
@@ -197,24 +242,25 @@ def _random_matrix(settings: SimpleNamespace, context: Context) -> ExperimentOut
             f" {settings.epsilon:g}",
         ),
     )
+
+
+def _draw_matrix(
+    figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> None:
+    rows = measured.rows
     x = [row[0] for row in rows]
     lines = [
         Series("measured", x, [row[2] for row in rows]),
         Series("1/sqrt(m)", x, [row[3] for row in rows], "--"),
     ]
-
-    def draw(figure: Any) -> None:
-        plot_lines(
-            figure.subplots(), lines, "rows m", "root mean squared error of a proportion", log="xy"
-        )
-
-    return ExperimentOutcome(findings, ("m", "Manhattan", "rms error", "floor"), tuple(rows), draw)
+    ax = figure.subplots()
+    plot_lines(ax, lines, "rows m", "root mean squared error of a proportion", log="xy")
 
 
 _DISTANCE = {
     "epsilon": math.log(20),
     "users": (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000),
-    "runs": 40,
+    "trials": 40,
 }
 
 EXPERIMENTS = (
@@ -222,31 +268,37 @@ EXPERIMENTS = (
         "galanis-figure-4.9",
         PAPER,
         "Figure 4.9: distance sensitive by epsilon, Kantorovich",
-        _figure_4_9,
-        {"users": 20_000, "epsilons": (0.8, 1.0, 1.5, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0), "runs": 10},
-        {"epsilons": (1.0, 2.0, 3.0), "runs": 5},
+        _by_epsilon,
+        _judge_4_9,
+        _draw_4_9,
+        {"users": 20_000, "epsilons": (0.8, 1.0, 1.5, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0), "trials": 10},
+        {"epsilons": (1.0, 2.0, 3.0), "trials": 5},
     ),
     Experiment(
         "galanis-figure-4.10",
         PAPER,
         "Figure 4.10: distance sensitive by users, Kantorovich",
-        _figure_4_10,
+        _by_users,
+        _judge_4_10,
+        _draw_4_10,
         _DISTANCE,
-        QUICK_USERS,
     ),
     Experiment(
         "galanis-figure-4.11",
         PAPER,
         "Figure 4.11: distance sensitive by users, Manhattan",
-        _figure_4_11,
+        _by_users,
+        _judge_4_11,
+        _draw_4_11,
         _DISTANCE,
-        QUICK_USERS,
     ),
     Experiment(
         "galanis-random-matrix",
         PAPER,
         "Why the random matrix does not improve",
         _random_matrix,
+        _judge_matrix,
+        _draw_matrix,
         {"users": 200_000, "epsilon": 4.0, "rows": (5, 16, 64, 256, 1024, 4096)},
         {"users": 50_000, "rows": (5, 64, 1024)},
     ),

@@ -1,9 +1,8 @@
-"""PrivApprox (Quoc et al. 2017): inversion, strata, real data, and comparisons with other systems."""
+"""PrivApprox (Quoc et al. 2017): inversion, strata, and the comparisons of privacy."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,135 +23,185 @@ from deniable.reproduce.experiment import (
     Compared,
     Context,
     Experiment,
-    ExperimentOutcome,
-    Series,
+    Finding,
+    Measured,
+    Printed,
 )
-from deniable.reproduce.papers.quoc import (
+from deniable.reproduce.papers.quoc_loss import (
     FINE,
     PAPER,
     accuracy_loss,
     expected_loss,
-    one_plot,
-    tolerance_of,
+    paper_error,
 )
-from deniable.reproduce.real_data import bucket_counts
+from deniable.reproduce.plotting import Series, paper_points, plot_lines
 
 __all__ = ["EXPERIMENTS"]
 
 
-def _figure_5a(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _measure_5a(settings: SimpleNamespace, context: Context) -> Measured:
     rows = []
     for place, y in enumerate(settings.yes):
         # The inverse query counts the no answers. Its estimate is 1 minus the other one, so its
         # error has the same size; only the proportion it is divided by differs.
-        arguments = (
-            settings.clients,
-            settings.s,
-            settings.p,
-            settings.q,
-            settings.runs,
-            context,
-            place,
-        )
-        native = accuracy_loss(y, *arguments)
-        rows.append((y, native, native * y / (1 - y), expected_loss(y, *arguments[:4])))
+        arguments = settings.clients, settings.s, settings.p, settings.q
+        loss, stderr = accuracy_loss(y, *arguments, settings.trials, context, place)
+        odds = y / (1 - y)
+        rows.append((y, loss, stderr, expected_loss(y, *arguments), loss * odds, stderr * odds))
         context.done((place + 1) / len(settings.yes))
-    at = next(row for row in rows if row[0] == 0.1)
-    tolerance = tolerance_of(at[3], settings.runs)
-    findings = (
-        Compared("loss at y = 0.1, native query", 0.0254, at[1], tolerance),
-        Compared("loss at y = 0.1, inverted query", 0.004, at[2], tolerance / 9 + 5e-4),
+    header = ("y", "loss", "stderr", "theory", "inverted", "inverted stderr")
+    return Measured(header, tuple(rows))
+
+
+def _judge_5a(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    y, loss, stderr, theory, inverted, inverted_error = measured.rows[0]
+    best = min(measured.rows, key=lambda row: row[3])[0]
+    nearest = min(settings.yes, key=lambda y: abs(y - settings.q))
+    return (
+        Compared(
+            f"loss at y = {y}, native query", printed["native"], loss, stderr, paper_error(theory)
+        ),
+        Compared(
+            f"loss at y = {y}, inverted query",
+            printed["inverted"],
+            inverted,
+            inverted_error,
+            paper_error(theory * y / (1 - y)),
+        ),
         Claim(
             "The loss is smaller the closer the proportion of yes answers is to q",
-            min(rows, key=lambda row: row[3])[0]
-            == min(settings.yes, key=lambda y: abs(y - settings.q)),
-            f"smallest at y = {min(rows, key=lambda row: row[3])[0]}, q = {settings.q}",
+            best == nearest,
+            f"smallest at y = {best}, q = {settings.q}",
             "the loss is relative to y, and falls as y grows all the way; inverting changes what it"
             " is divided by, not the error",
         ),
+        Claim(
+            "Inverting makes the loss smaller where few people answer yes",
+            all(row[4] < row[1] for row in measured.rows if row[0] < 0.5),
+            f"at y = {y}: {inverted:.4f} beside {loss:.4f}",
+        ),
     )
+
+
+def _draw_5a(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
+    rows = measured.rows
     lines = [
-        Series("native", settings.yes, [row[1] for row in rows]),
-        Series("inverted", settings.yes, [row[2] for row in rows]),
+        Series("native", settings.yes, [r[1] for r in rows], error=[r[2] for r in rows]),
+        Series("inverted", settings.yes, [r[4] for r in rows], error=[r[5] for r in rows]),
+        Series("native, by theory", settings.yes, [r[3] for r in rows], "--"),
     ]
-    draw = one_plot(lines, "proportion of yes answers", "accuracy loss", "y")
-    return ExperimentOutcome(
-        findings, ("y", "native", "inverted", "native by theory"), tuple(rows), draw
+    ax = figure.subplots()
+    plot_lines(ax, lines, "proportion of yes answers", "accuracy loss", log="y")
+    paper_points(
+        ax,
+        [settings.yes[0]] * 2,
+        [float(printed["native"]), float(printed["inverted"])],
     )
 
 
-def _figure_5c(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _measure_5c(settings: SimpleNamespace, context: Context) -> Measured:
     random = context.random()
     mechanism = BinaryResponse(0.9, 0.6)
     rates = np.array(settings.rates)
+    proportions = np.array([0.2, 0.5, 0.8])
     rows, covered = [], 0
     for s in settings.s:
-        taken = np.zeros((settings.runs, len(rates)))
-        for run in range(settings.runs):
+        taken = np.zeros((settings.trials, len(rates)))
+        for trial in range(settings.trials):
             items = random.poisson(settings.window * rates / rates.sum())
-            taken[run] = random.binomial(items, s)
-            shares = np.array([0.2, 0.5, 0.8])
+            taken[trial] = random.binomial(items, s)
             estimates = [
                 mechanism.estimate(
                     mechanism.privatize(
-                        (random.random(int(n)) < share).astype(int), context.source(run)
+                        (random.random(int(n)) < proportion).astype(int), context.source(trial)
                     )
                 )
-                for n, share in zip(taken[run], shares, strict=True)
+                for n, proportion in zip(taken[trial], proportions, strict=True)
             ]
-            total = stratified(estimates, items.tolist())
-            low, high = total.interval(0.95)[1]
-            covered += low <= float((items * shares).sum() / items.sum()) <= high
+            low, high = stratified(estimates, items.tolist()).interval(0.95)[1]
+            covered += low <= float((items * proportions).sum() / items.sum()) <= high
+        expected = settings.window * s * rates / rates.sum()
         rows.append(
-            (s, *taken.mean(axis=0).tolist(), *(settings.window * s * rates / rates.sum()).tolist())
+            (
+                s,
+                *taken.mean(axis=0).tolist(),
+                *(taken.std(axis=0, ddof=1) / math.sqrt(settings.trials)).tolist(),
+                *expected.tolist(),
+            )
         )
         context.done(s)
-    largest = max(abs(row[1 + i] / row[4 + i] - 1) for row in rows for i in range(3))
-    share = covered / settings.runs / len(settings.s)
-    findings = (
+    header = ("s", *(f"{what} {i}" for what in ("taken", "stderr", "expected") for i in (1, 2, 3)))
+    return Measured(
+        header, tuple(rows), {"covered": float(covered), "of": settings.trials * len(settings.s)}
+    )
+
+
+def _judge_5c(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    largest = max(
+        abs(row[1 + i] - row[7 + i]) / row[4 + i] for row in measured.rows for i in range(3)
+    )
+    covered, of = measured.figures["covered"], measured.figures["of"]
+    return (
         Claim(
             "Items taken from each source are proportional to its rate and to the sampling"
             " fraction",
-            largest < 5 / math.sqrt(settings.runs * rows[0][4]),
-            f"largest deviation {100 * largest:.2f} %",
+            largest < 4.5,
+            f"largest deviation {largest:.1f} standard errors of {3 * len(measured.rows)}",
         ),
         Claim(
-            "Intervals of the stratified estimate cover the true proportion 95 % of the time",
-            abs(share - 0.95)
-            < 4 * math.sqrt(0.05 * 0.95 / (settings.runs * len(settings.s))) + 0.005,
-            f"{100 * share:.1f} % of {settings.runs * len(settings.s)}",
+            "Intervals of the stratified estimate cover the true proportion 94 to 96 % of the time,"
+            " up to simulation error",
+            abs(covered / of - 0.95) < 0.01 + 3 * math.sqrt(0.05 * 0.95 / of),
+            f"{100 * covered / of:.1f} % of {of:,.0f}",
         ),
     )
+
+
+def _draw_5c(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
     lines = [
-        Series(f"source {i + 1} (rate {r})", settings.s, [row[1 + i] for row in rows])
-        for i, r in enumerate(settings.rates)
+        Series(
+            f"source {i + 1} (rate {rate})",
+            settings.s,
+            [row[1 + i] for row in measured.rows],
+            error=[row[4 + i] for row in measured.rows],
+        )
+        for i, rate in enumerate(settings.rates)
     ]
-    header = ("s", *(f"taken {i}" for i in (1, 2, 3)), *(f"expected {i}" for i in (1, 2, 3)))
-    return ExperimentOutcome(
-        findings,
-        header,
-        tuple(rows),
-        one_plot(lines, "sampling fraction s", "items taken per window"),
-    )
+    plot_lines(figure.subplots(), lines, "sampling fraction s", "items taken per window")
 
 
-def _figure_7(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _measure_7(settings: SimpleNamespace, context: Context) -> Measured:
     rows = []
     for f in settings.f:
         paper = [math.log1p(s * math.expm1(quoc_one_sided_epsilon(1 - f, 0.5))) for s in settings.s]
         ours = [sampled_epsilon(answer_epsilon(1 - f, 0.5), s) for s in settings.s]
         rows.append((f, rappor_lifetime_epsilon(f), *paper, *ours))
-    count = len(settings.s)
-    at_one = settings.s.index(1.0)
-    findings = (
+    header = (
+        "f",
+        "RAPPOR",
+        *(f"paper s={s}" for s in settings.s),
+        *(f"ours s={s}" for s in settings.s),
+    )
+    return Measured(header, tuple(rows))
+
+
+def _judge_7(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    count, at_one, rows = len(settings.s), settings.s.index(1.0), measured.rows
+    return (
         Claim(
             "With s = 1 the loss of an answer is that of RAPPOR with one hash",
             all(abs(row[2 + count + at_one] - row[1]) < 1e-9 for row in rows),
             "answer's epsilon = 2 ln((1 - f/2)/(f/2)), to 1e-9",
         ),
         Claim(
-            "As the paper counts, PrivApprox is ahead of RAPPOR even without sampling",
-            all(row[2 + at_one] < row[1] for row in rows),
+            "As the paper counts, the two have the same loss at s = 1: the same coins",
+            all(abs(row[2 + at_one] - row[1]) < 1e-9 for row in rows),
             f"f = {rows[0][0]}: {rows[0][2 + at_one]:.3f} beside {rows[0][1]:.3f}",
             "it compares the loss of one bit with RAPPOR's of a whole answer, two bits",
         ),
@@ -165,190 +214,101 @@ def _figure_7(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
                 for i, s in enumerate(settings.s)
                 if s < 1
             ),
-            f"f = 0.5, s = {settings.s[0]}",
+            f"f = {rows[0][0]}, s = {settings.s[0]}: {rows[0][2 + count]:.3f} beside"
+            f" {rows[0][1]:.3f}",
         ),
     )
-    lines = [Series("RAPPOR, h = 1", settings.f, [row[1] for row in rows])]
-    lines += [
+
+
+def _draw_7(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
+    rows, count = measured.rows, len(settings.s)
+    lines = [
         Series(f"ours, s = {s}", settings.f, [row[2 + count + i] for row in rows])
         for i, s in enumerate(settings.s)
     ]
-    header = (
-        "f",
-        "RAPPOR",
-        *(f"paper s={s}" for s in settings.s),
-        *(f"ours s={s}" for s in settings.s),
-    )
-    return ExperimentOutcome(
-        findings, header, tuple(rows), one_plot(lines, "RAPPOR's f", "epsilon of an answer")
-    )
+    lines.append(Series("RAPPOR, h = 1 (as s = 1)", settings.f, [row[1] for row in rows], "--"))
+    plot_lines(figure.subplots(), lines, "RAPPOR's f", "epsilon of an answer")
 
 
-def _figure_9_claims(
-    rows: Sequence[tuple[float, ...]], settings: SimpleNamespace
-) -> tuple[Claim, ...]:
-    def mean(index: int, value: float, column: int) -> float:
-        return float(np.mean([row[column] for row in rows if row[index] == value]))
-
-    falls = [mean(0, p, 5) for p in settings.p], [mean(2, s, 5) for s in settings.s]
-    grows = [mean(0, p, 4) for p in settings.p], [mean(2, s, 4) for s in settings.s]
-    best = min(settings.q, key=lambda q: mean(1, q, 5))
-    return (
-        Claim(
-            "The loss falls as s and p grow",
-            all(list(x) == sorted(x, reverse=True) for x in falls),
-            "means over the others",
-        ),
-        Claim(
-            "Privacy weakens as s and p grow",
-            all(list(x) == sorted(x) for x in grows),
-            "means over the others",
-        ),
-        Claim(
-            "The loss is smallest at q = 0.3, which is close to the proportion of yes answers",
-            best == 0.3,
-            f"by theory smallest at q = {best}",
-            "lam (1 - lam) is smallest where q is far from where it makes lam = 1/2",
-        ),
-    )
-
-
-def _draw_figure_9(
-    figure: Any, rows: Sequence[tuple[float, ...]], settings: SimpleNamespace
-) -> None:
-    left, middle, right = figure.subplots(1, 3)
-    for p in settings.p:
-        plain = [row for row in rows if row[0] == p and row[1] == settings.q[0]]
-        left.plot(
-            [row[2] for row in plain],
-            [row[3] for row in plain],
-            "o-",
-            markersize=3.5,
-            label=f"p = {p}",
-        )
-        middle.plot([row[2] for row in plain], [row[4] for row in plain], "o-", markersize=3.5)
-        own = [row for row in rows if row[0] == p]
-        right.plot([row[4] for row in own], [row[3] for row in own], "o", markersize=3.5)
-    for ax, x, label in (
-        (left, "s", "accuracy loss"),
-        (middle, "s", "epsilon (zk)"),
-        (right, "epsilon (zk)", "accuracy loss"),
-    ):
-        ax.set_xlabel(x)
-        ax.set_ylabel(label)
-        ax.spines[["top", "right"]].set_visible(False)
-    left.legend(fontsize=8, frameon=False)
-
-
-def _figure_9(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    y, clients = settings.yes, settings.clients
-    if context.data:
-        counts = bucket_counts(context.data)
-        y, clients = float(counts.max() / counts.sum()), int(counts.sum())
+def _measure_12(settings: SimpleNamespace, context: Context) -> Measured:
     rows = []
-    for i, p in enumerate(settings.p):
-        for j, q in enumerate(settings.q):
-            for k, s in enumerate(settings.s):
-                salt = 100 * i + 10 * j + k
-                loss = accuracy_loss(y, clients, s, p, q, settings.runs, context, salt)
-                rows.append(
-                    (
-                        p,
-                        q,
-                        s,
-                        loss,
-                        zero_knowledge_epsilon(bit_epsilon(p, q), s),
-                        expected_loss(y, clients, s, p, q),
-                    )
-                )
-        context.done((i + 1) / len(settings.p))
-
-    def draw(figure: Any) -> None:
-        _draw_figure_9(figure, rows, settings)
-
-    return ExperimentOutcome(
-        _figure_9_claims(rows, settings),
-        ("p", "q", "s", "loss", "zero-knowledge epsilon", "loss by theory"),
-        tuple(rows),
-        draw,
-    )
-
-
-def _figure_12(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
-    rows, lines = [], []
     for p, q in settings.pairs:
         epsilon = bit_epsilon(p, q)
-        ratios = [
-            zero_knowledge_epsilon(epsilon, s) / sampled_epsilon(epsilon, s) for s in settings.s
-        ]
-        rows += [(p, q, s, ratio) for s, ratio in zip(settings.s, ratios, strict=True)]
-        lines.append(Series(f"p = {p}, q = {q}", settings.s, ratios))
-    findings = (
+        for s in settings.s:
+            zero, sampled = zero_knowledge_epsilon(epsilon, s), sampled_epsilon(epsilon, s)
+            rows.append((p, q, s, zero, sampled, zero / sampled))
+    return Measured(("p", "q", "s", "epsilon zk", "epsilon dp", "ratio"), tuple(rows))
+
+
+def _judge_12(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    smallest = min(measured.column("ratio"))
+    return (
         Claim(
             "The bound of differential privacy is tighter than that of zero-knowledge privacy for"
             " every s",
-            all(row[3] > 1 for row in rows),
-            f"smallest ratio {min(row[3] for row in rows):.3f}",
+            smallest > 1,
+            f"smallest ratio {smallest:.3f}",
+        ),
+        Claim(
+            "It is tighter than twice that, which follows from zero-knowledge privacy in general",
+            all(row[4] < 2 * row[3] for row in measured.rows),
+            f"smallest 2 zk / dp {2 * smallest:.3f}",
         ),
     )
-    return ExperimentOutcome(
-        findings,
-        ("p", "q", "s", "ratio"),
-        tuple(rows),
-        one_plot(lines, "s", "epsilon zk / epsilon dp", "y"),
-    )
 
 
-_TAXI = (
-    "NYC TLC trip Parquet, DEBS 2015 CSV, or the UCI household power file (.txt); see"
-    " docs/papers.md"
-)
+def _draw_12(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
+    lines = [
+        Series(
+            f"p = {p}, q = {q}",
+            settings.s,
+            [row[5] for row in measured.rows if row[:2] == (p, q)],
+        )
+        for p, q in settings.pairs
+    ]
+    plot_lines(figure.subplots(), lines, "s", "epsilon zk / epsilon dp", log="y")
+
 
 EXPERIMENTS = (
     Experiment(
         "quoc-figure-5a",
         PAPER,
         "Figure 5 (a): native and inverted query",
-        _figure_5a,
-        {"clients": 10_000, "yes": FINE, "s": 0.9, "p": 0.9, "q": 0.6, "runs": 400},
-        {"runs": 50},
+        _measure_5a,
+        _judge_5a,
+        _draw_5a,
+        {"clients": 10_000, "yes": FINE, "s": 0.9, "p": 0.9, "q": 0.6, "trials": 3000},
+        {"trials": 100},
+        {"native": "0.0254", "inverted": "0.004"},
     ),
     Experiment(
         "quoc-figure-5c",
         PAPER,
         "Figure 5 (c): strata",
-        _figure_5c,
-        {"rates": (3, 4, 5), "window": 10_000, "s": (0.1, 0.2, 0.4, 0.6, 0.8, 0.9), "runs": 100},
-        {"runs": 20},
+        _measure_5c,
+        _judge_5c,
+        _draw_5c,
+        {"rates": (3, 4, 5), "window": 10_000, "s": (0.1, 0.2, 0.4, 0.6, 0.8, 0.9), "trials": 200},
+        {"trials": 20},
     ),
     Experiment(
         "quoc-figure-7",
         PAPER,
         "Figure 7: beside RAPPOR",
-        _figure_7,
+        _measure_7,
+        _judge_7,
+        _draw_7,
         {"f": FINE, "s": (0.2, 0.4, 0.6, 0.8, 1.0)},
-    ),
-    Experiment(
-        "quoc-figure-9",
-        PAPER,
-        "Figure 9: taxi trips, utility and privacy",
-        _figure_9,
-        {
-            "yes": 0.3357,
-            "clients": 10_000,
-            "p": (0.3, 0.6, 0.9),
-            "q": (0.3, 0.6, 0.9),
-            "s": (0.2, 0.4, 0.6, 0.8, 0.95),
-            "runs": 100,
-        },
-        {"runs": 10},
-        _TAXI,
     ),
     Experiment(
         "quoc-figure-12",
         PAPER,
         "Figure 12: zero-knowledge beside differential privacy",
-        _figure_12,
+        _measure_12,
+        _judge_12,
+        _draw_12,
         {"pairs": ((0.3, 0.3), (0.3, 0.6), (0.6, 0.3), (0.9, 0.6)), "s": (0.01, *FINE, 0.99)},
     ),
 )

@@ -8,6 +8,7 @@ The paper prints curves; what it says about them is tested.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,15 +26,17 @@ from deniable.reproduce.experiment import (
     Claim,
     Context,
     Experiment,
-    ExperimentOutcome,
-    Series,
-    plot_lines,
+    Finding,
+    Measured,
+    Printed,
 )
+from deniable.reproduce.plotting import Series, bare, plot_lines
 
 __all__ = ["EXPERIMENTS", "patients", "social_network"]
 
 PAPER = "Wang, Wu and Hu 2016"
 _Ints = NDArray[np.int64]
+_Floats = NDArray[np.float64]
 _KINDS: dict[str, type[DirectEncoding] | type[LaplaceEncoding]] = {
     "randomized response": DirectEncoding,
     "Laplace": LaplaceEncoding,
@@ -68,79 +71,84 @@ def _counts(
     return [mechanism.privatize(values, source) for _ in range(trials)]
 
 
-def _figure_1(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _figure_1(settings: SimpleNamespace, context: Context) -> Measured:
     ldl, _ = patients(context, settings.people)
     truth = np.bincount(ldl, minlength=6) / ldl.size
-    found = {}
-    for salt, (name, kind) in enumerate(_KINDS.items()):
+    parts: list[Any] = []
+    for salt, kind in enumerate(_KINDS.values()):
         mechanism = kind(6, settings.epsilon)
         estimates = [
             mechanism.estimate(r).proportions
             for r in _counts(mechanism, ldl, settings.trials, context, salt)
         ]
-        found[name] = (np.mean(estimates, axis=0), np.std(estimates, axis=0, ddof=1), estimates[0])
-    response, laplace = found.values()
-    findings = (
+        parts += [np.mean(estimates, axis=0), np.std(estimates, axis=0, ddof=1), estimates[0]]
+    rows = tuple(
+        (level + 1, float(truth[level]), *(float(part[level]) for part in parts))
+        for level in range(6)
+    )
+    names = (f"{who} {what}" for who in ("response", "laplace") for what in ("mean", "sd", "once"))
+    return Measured(("level", "truth", *names), rows)
+
+
+def _judge_1(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    rows = measured.rows
+    means = [100 * float(np.mean([row[place] for row in rows])) for place in (3, 6)]
+    deviations = [
+        abs(row[place] - row[1]) / row[place + 1] * np.sqrt(settings.trials)
+        for row in rows
+        for place in (2, 5)
+    ]
+    return (
         Claim(
             "Randomized response has the smaller standard deviation at each level",
-            bool((response[1] < laplace[1]).all()),
-            f"{100 * response[1].mean():.1f} beside {100 * laplace[1].mean():.1f} points on"
-            " average",
+            all(row[3] < row[6] for row in rows),
+            f"{means[0]:.1f} beside {means[1]:.1f} points on average",
         ),
         Claim(
             "Both are unbiased: means over all trials lie within 4 standard errors of the truth",
-            all(
-                bool((np.abs(m - truth) < 4 * s / np.sqrt(settings.trials)).all())
-                for m, s, _ in found.values()
-            ),
+            max(deviations) < 4,
+            f"largest deviation {max(deviations):.1f} standard errors",
         ),
     )
-    rows = tuple(
-        (level + 1, truth[level], *(float(part[level]) for each in found.values() for part in each))
-        for level in range(6)
-    )
-
-    def draw(figure: Any) -> None:
-        ax = figure.subplots()
-        places = np.arange(6)
-        ax.bar(places - 0.27, 100 * truth, 0.25, color="0.8", label="truth")
-        for shift, (name, (_, spread, one)) in zip((0, 0.27), found.items(), strict=True):
-            ax.bar(
-                places + shift,
-                100 * one,
-                0.25,
-                yerr=100 * spread,
-                label=name,
-                error_kw={"linewidth": 1},
-            )
-        ax.set_xticks(places, [f"level {i}" for i in range(1, 7)])
-        ax.set_ylabel("people (%); one trial ± standard deviation")
-        ax.legend(fontsize=8, frameon=False)
-        ax.spines[["top", "right"]].set_visible(False)
-
-    header = (
-        "level",
-        "truth",
-        "response mean",
-        "response sd",
-        "response once",
-        "laplace mean",
-        "laplace sd",
-        "laplace once",
-    )
-    return ExperimentOutcome(findings, header, rows, draw)
 
 
-def _figure_2(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _draw_1(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
+    ax = figure.subplots()
+    places, rows = np.arange(6), measured.rows
+    ax.bar(places - 0.27, [100 * row[1] for row in rows], 0.25, color="0.8", label="truth")
+    for shift, (name, place) in zip((0, 0.27), zip(_KINDS, (3, 6), strict=True), strict=True):
+        ax.bar(
+            places + shift,
+            [100 * row[place + 1] for row in rows],
+            0.25,
+            yerr=[100 * row[place] for row in rows],
+            label=name,
+            error_kw={"linewidth": 1},
+        )
+    ax.set_xticks(places, [f"level {i}" for i in range(1, 7)])
+    ax.set_ylabel("people (%); one trial ± standard deviation")
+    ax.legend(fontsize=8, frameon=False)
+    bare(ax)
+
+
+def _figure_2(settings: SimpleNamespace, context: Context) -> Measured:
     ldl, _ = patients(context, settings.people)
     truth = np.bincount(ldl, minlength=6) / ldl.size
-    rows = []
-    for epsilon in settings.epsilons:
-        errors = proportion_errors(6, epsilon, settings.people, truth)
-        rows.append((epsilon, *errors.means))
-    ratios = [row[2] / row[1] for row in rows]
+    rows = [
+        (epsilon, *proportion_errors(6, epsilon, settings.people, truth).means)
+        for epsilon in settings.epsilons
+    ]
+    return Measured(("epsilon", "response", "laplace"), tuple(rows))
+
+
+def _judge_2(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    ratios = [row[2] / row[1] for row in measured.rows]
     low, high = min(ratios), max(ratios)
-    findings = (
+    return (
         Claim(
             "Randomized response has the smaller mean squared error at every epsilon",
             low > 1,
@@ -148,7 +156,7 @@ def _figure_2(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
         ),
         Claim(
             "It is two to three orders of magnitude lower",
-            low >= 100,
+            low >= 100 and high <= 1000,
             f"{low:.1f} to {high:.0f} times over epsilon {settings.epsilons[0]} to"
             f" {settings.epsilons[-1]}",
             "exact variances; two orders are reached only where epsilon is small",
@@ -159,111 +167,152 @@ def _figure_2(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
             f"{ratios[0]:.0f} beside {ratios[-1]:.1f} times",
         ),
     )
+
+
+def _draw_2(figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed) -> None:
     lines = [
-        Series(name, settings.epsilons, [row[1 + i] for row in rows])
+        Series(name, settings.epsilons, [row[1 + i] for row in measured.rows])
         for i, name in enumerate(_KINDS)
     ]
-
-    def draw(figure: Any) -> None:
-        plot_lines(
-            figure.subplots(), lines, "epsilon", "mean squared error of a proportion", log="y"
-        )
-
-    return ExperimentOutcome(findings, ("epsilon", "response", "laplace"), tuple(rows), draw)
+    plot_lines(figure.subplots(), lines, "epsilon", "mean squared error of a proportion", log="y")
 
 
-def _derived(settings: SimpleNamespace, context: Context, chi: bool) -> ExperimentOutcome:
+def _entropy(table: _Floats) -> float:
+    """Equation 25 at the paper's estimate, equation 17: a level whose estimate is not positive has
+    no logarithm and adds nothing."""
+    kept = table[table > 0]
+    return -float((kept * np.log2(kept)).sum())
+
+
+def _chi_square(table: _Floats, n: int) -> float:
+    """Equation 26 at the paper's estimate, equation 23, whatever its signs."""
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0))
+    return n * float(((table - expected) ** 2 / expected).sum())
+
+
+def _inverted(mechanisms: Sequence[Any], reports: Sequence[Any]) -> _Floats:
+    """P^-1 lambda, without projection: lambda are the proportions of the reports."""
+    sizes = tuple(len(mechanism.channel()) for mechanism in mechanisms)
+    table = np.zeros(sizes)
+    np.add.at(
+        table, tuple(np.asarray(each.data).reshape(-1).astype(np.int64) for each in reports), 1
+    )
+    table /= table.sum()
+    for axis, mechanism in enumerate(mechanisms):
+        inverse = np.linalg.inv(mechanism.channel())
+        table = np.moveaxis(np.tensordot(inverse, table, axes=(1, axis)), 0, axis)
+    return table
+
+
+def _derived(settings: SimpleNamespace, context: Context, chi: bool) -> Measured:
     ldl, total = patients(context, settings.people)
+    columns = (ldl, total) if chi else (ldl,)
+    table = np.zeros((6, 3) if chi else 6)
+    np.add.at(table, columns, 1 / ldl.size)
+    truth = _chi_square(table, ldl.size) if chi else _entropy(table)
     rows = []
     for place, epsilon in enumerate(settings.epsilons):
         row: list[float] = [epsilon]
+        projected: list[float] = []
         for salt, kind in enumerate(_KINDS.values()):
-            first, second = kind(6, epsilon), kind(3, epsilon)
-            reports = _counts(first, ldl, settings.trials, context, 10 * place + salt)
-            if chi:
-                others = _counts(second, total, settings.trials, context, 1000 + 10 * place + salt)
-                tables = (
-                    joint({"ldl": first, "tc": second}, {"ldl": a, "tc": b})
-                    for a, b in zip(reports, others, strict=True)
-                )
-                values = [statistics.chi_square(table).value for table in tables]
-            else:
-                values = [statistics.entropy(first.estimate(each)).value for each in reports]
-            row += _centre(values, chi)
-        rows.append(tuple(row))
+            mechanisms = [kind(size, epsilon) for size in ((6, 3) if chi else (6,))]
+            reports = [
+                _counts(mechanism, column, settings.trials, context, 1000 * i + 10 * place + salt)
+                for i, (mechanism, column) in enumerate(zip(mechanisms, columns, strict=True))
+            ]
+            trials = list(zip(*reports, strict=True))
+            plain = [_inverted(mechanisms, trial) for trial in trials]
+            row += _centre([_chi_square(t, ldl.size) if chi else _entropy(t) for t in plain], truth)
+            projected += _centre([_projected(mechanisms, trial, chi) for trial in trials], truth)
+        rows.append((*row, *projected))
         context.done((place + 1) / len(settings.epsilons))
+    names = (
+        f"{who} {what}{how}"
+        for how in ("", " projected")
+        for who in ("response", "laplace")
+        for what in ("median", "spread", "distance")
+    )
+    return Measured(("epsilon", *names), tuple(rows), {"truth": truth})
+
+
+def _projected(mechanisms: Sequence[Any], reports: Sequence[Any], chi: bool) -> float:
+    """This library's estimate, which projects onto the simplex."""
     if chi:
-        table = np.zeros((6, 3))
-        np.add.at(table, (ldl, total), 1)
-        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-        truth = float(((table - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
-    else:
-        shares = np.bincount(ldl, minlength=6) / ldl.size
-        truth = -float((shares[shares > 0] * np.log2(shares[shares > 0])).sum())
-    name = "chi-square" if chi else "entropy"
-    errors = np.array(
-        [[np.hypot(row[1] - truth, row[2]), np.hypot(row[3] - truth, row[4])] for row in rows]
-    )
-    closer, steadier = (
-        int((errors[:, 0] < errors[:, 1]).sum()),
-        int(sum(row[2] < row[4] for row in rows)),
-    )
-    findings = (
+        named = dict(zip(("ldl", "tc"), mechanisms, strict=True))
+        return statistics.chi_square(joint(named, dict(zip(named, reports, strict=True)))).value
+    return statistics.entropy(mechanisms[0].estimate(reports[0])).value
+
+
+def _judge_derived(
+    settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> tuple[Finding, ...]:
+    rows = measured.rows
+    closer = sum(row[3] < row[6] for row in rows)
+    steadier = sum(row[2] < row[5] for row in rows)
+    ours = sum(row[9] < row[12] for row in rows), sum(row[8] < row[11] for row in rows)
+    name, count = settings.statistic, len(rows)
+    return (
         Claim(
             f"The {name} by randomized response is generally closer to the true one than by Laplace"
-            " (root mean squared error)",
-            closer >= 0.75 * len(rows),
-            f"at {closer} of {len(rows)} values of epsilon",
-            "both are projected onto the simplex, where heavy noise biases both towards the same"
-            " value",
+            " noise (median distance, as the paper estimates)",
+            closer >= 0.75 * count,
+            f"at {closer} of {count} values of epsilon; projected onto the simplex, as this library"
+            f" does, at {ours[0]}",
+            "where epsilon is small, both are far off",
         ),
         Claim(
-            f"Its standard deviation is the smaller one where epsilon is {settings.clear} or more",
-            all(row[2] < row[4] for row in rows if row[0] >= settings.clear),
-            f"at {steadier} of {len(rows)} values of epsilon in all",
+            "It has the smaller spread (half of the middle 68 %)",
+            steadier == count,
+            f"at {steadier} of {count} values of epsilon; projected, at {ours[1]}",
+            "where epsilon is small, levels without a positive estimate drop out, and both vary"
+            " little",
         ),
     )
 
-    def draw(figure: Any) -> None:
-        ax = figure.subplots()
+
+def _draw_derived(
+    figure: Any, settings: SimpleNamespace, measured: Measured, printed: Printed
+) -> None:
+    truth = measured.figures["truth"]
+    axes = figure.subplots(1, 2)
+    for ax, first, title in zip(
+        axes, (1, 7), ("P^-1 lambda, as the paper", "projected"), strict=True
+    ):
         ax.axhline(truth, color="0.5", linewidth=1, label="truth")
-        for shift, (label, column) in zip(
-            (-0.04, 0.04), zip(_KINDS, (1, 3), strict=True), strict=True
+        for shift, (label, place) in zip(
+            (-0.04, 0.04), zip(_KINDS, (first, first + 3), strict=True), strict=True
         ):
-            x = [row[0] + shift for row in rows]
             ax.errorbar(
-                x,
-                [row[column] for row in rows],
-                [row[column + 1] for row in rows],
+                [row[0] + shift for row in measured.rows],
+                [row[place] for row in measured.rows],
+                [row[place + 1] for row in measured.rows],
                 fmt="o-",
                 markersize=3.5,
+                linewidth=1,
                 label=label,
             )
-        ax.set_xlabel("epsilon of each attribute" if chi else "epsilon")
-        ax.set_ylabel(
-            f"{name}: {'median ± half of the middle 68 %' if chi else 'mean ± standard deviation'}"
-        )
+        ax.set_title(title, fontsize=9)
+        ax.set_xlabel("epsilon of each attribute")
         ax.legend(fontsize=8, frameon=False)
-        ax.spines[["top", "right"]].set_visible(False)
+        bare(ax)
+    if settings.statistic == "chi-square":
+        axes[0].set_yscale("symlog", linthresh=100)
+    axes[0].set_ylabel(f"{settings.statistic}: median ± half of the middle 68 %")
 
-    header = ("epsilon", "response mean", "response sd", "laplace mean", "laplace sd")
-    return ExperimentOutcome(findings, header, tuple(rows), draw)
 
-
-def _centre(values: list[float], chi: bool) -> list[float]:
-    """Mean and standard deviation or, for chi-square, whose tail under noise is heavy, median and
-    half the middle 68 %."""
-    if not chi:
-        return [float(np.mean(values)), float(np.std(values, ddof=1))]
+def _centre(values: list[float], truth: float) -> list[float]:
+    """Median, half the middle 68 %, median distance from the truth: the tails under noise are
+    heavy, without a mean where a margin's estimate may be 0."""
     low, middle, high = np.quantile(values, [0.16, 0.5, 0.84])
-    return [float(middle), float(high - low) / 2]
+    distance = float(np.median(np.abs(np.array(values) - truth)))
+    return [float(middle), float(high - low) / 2, distance]
 
 
-def _figure_3(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _figure_3(settings: SimpleNamespace, context: Context) -> Measured:
     return _derived(settings, context, chi=False)
 
 
-def _figure_4(settings: SimpleNamespace, context: Context) -> ExperimentOutcome:
+def _figure_4(settings: SimpleNamespace, context: Context) -> Measured:
     return _derived(settings, context, chi=True)
 
 
@@ -275,6 +324,8 @@ EXPERIMENTS = (
         PAPER,
         "Figure 1: LDL levels",
         _figure_1,
+        _judge_1,
+        _draw_1,
         {"people": 248, "epsilon": 5.0, "trials": 1000},
         {"trials": 100},
     ),
@@ -283,6 +334,8 @@ EXPERIMENTS = (
         PAPER,
         "Figure 2: mean squared error",
         _figure_2,
+        _judge_2,
+        _draw_2,
         {"people": 248, "epsilons": _EPSILONS},
     ),
     Experiment(
@@ -290,7 +343,9 @@ EXPERIMENTS = (
         PAPER,
         "Figure 3: entropy",
         _figure_3,
-        {"people": 248, "epsilons": _EPSILONS, "trials": 400, "clear": 4.0},
+        _judge_derived,
+        _draw_derived,
+        {"people": 248, "epsilons": _EPSILONS, "trials": 400, "statistic": "entropy"},
         {"trials": 50},
     ),
     Experiment(
@@ -298,7 +353,9 @@ EXPERIMENTS = (
         PAPER,
         "Figure 4: chi-square",
         _figure_4,
-        {"people": 248, "epsilons": _EPSILONS, "trials": 400, "clear": 4.0},
+        _judge_derived,
+        _draw_derived,
+        {"people": 248, "epsilons": _EPSILONS, "trials": 400, "statistic": "chi-square"},
         {"trials": 40},
     ),
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from deniable.errors import LogError, ParameterError
+from deniable.errors import LogError, LogInUseError, ParameterError
 
 __all__ = [
     "copy_database",
@@ -40,7 +40,7 @@ def lock(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         connection.close()
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            raise LogError(f"{path.parent} is in use by another proxy") from None
+            raise LogInUseError(f"{path.parent} is in use by another proxy") from None
         raise LogError(f"{path} cannot be written: {storage_reason(path, error)}") from None
     return connection
 

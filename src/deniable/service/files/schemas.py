@@ -57,6 +57,8 @@ class FileSchema:
     """What is raised for a file that cannot be used."""
     keeps_copy: bool = True
     """Whether a copy of the file is kept before a migration, to allow a rollback."""
+    damaged_error: type[DeniableError] | None = None
+    """What a file that is damaged, or of another kind, is refused with, if not with `error`."""
     secure_delete: bool = True
     """Whether what is deleted is overwritten."""
     earlier_version: Callable[[sqlite3.Connection], int | None] | None = None
@@ -107,7 +109,7 @@ class FileSchema:
             if not isinstance(error, OSError | sqlite3.Error | TypeError | UnicodeError):
                 raise
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
-                raise self.error(f"{path} is not {self.what}") from None
+                raise (self.damaged_error or self.error)(f"{path} is not {self.what}") from None
             reason = (
                 storage_reason(path, error)
                 if isinstance(error, OSError | sqlite3.OperationalError)
@@ -145,7 +147,7 @@ class FileSchema:
                 if not application and self.earlier_version is not None:
                     earlier = self.earlier_version(connection)
                 if earlier is None:
-                    raise self.error(f"{path} is not {self.what}")
+                    raise (self.damaged_error or self.error)(f"{path} is not {self.what}")
                 version = earlier
         if version > self.version:
             raise self.error(
@@ -186,7 +188,7 @@ class FileSchema:
             return
         table = row_checks.damaged(connection, tables)
         if table is not None:
-            raise self.error(
+            raise (self.damaged_error or self.error)(
                 f"{path} is damaged: the rows of {table} do not fit their check sum. Restore the"
                 " file from a backup"
             )

@@ -3,22 +3,23 @@ status a service returns.
 
 The services write most responses themselves (stored JSON, bytes, streams), so FastAPI cannot know
 their shape. What it does know (paths and parameters) is taken from it; the rest is declared per
-operation, next to the endpoints.
+operation, by the types of what is written (:mod:`deniable.documents`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from deniable.documents import json_schema
 from deniable.service.http.event_stream import EVENT_STREAM
+from deniable.service.http.server import ProblemDocument
 
-__all__ = ["BEARER", "COOKIE", "HealthDocument", "Operation", "ProblemDocument", "describe"]
+__all__ = ["BEARER", "COOKIE", "Operation", "describe"]
 
 BEARER, COOKIE = "bearer", "cookie"
 _SCHEMES = {
@@ -57,32 +58,6 @@ _REASONS = {
 }
 _PROBLEM = "application/problem+json"
 JSON = "application/json"
-
-
-class ProblemDocument(BaseModel):
-    """A problem (RFC 9457)."""
-
-    model_config = ConfigDict(extra="forbid", title="Problem")
-    type: str
-    title: str
-    status: int
-    detail: str
-    reason: str
-
-
-class FaultDocument(BaseModel):
-    """Something that is wrong now."""
-
-    fault: str
-    subject: str
-    detail: str
-
-
-class HealthDocument(BaseModel):
-    """The health page."""
-
-    status: Literal["ok", "degraded", "failed"]
-    faults: list[FaultDocument]
 
 
 @dataclass(frozen=True)
@@ -179,12 +154,5 @@ def _responses(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """A type as a schema; the models in it are added to the components."""
-    if isinstance(kind, dict):
-        return kind
-    made = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(made.pop("$defs", {}))
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        schemas[kind.__name__] = made
-        return {"$ref": f"#/components/schemas/{kind.__name__}"}
-    return dict(made)
+    """A type as a schema; the documents in it are added to the components."""
+    return kind if isinstance(kind, dict) else json_schema(kind, schemas)

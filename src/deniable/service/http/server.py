@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
@@ -28,16 +28,28 @@ __all__ = [
     "HeldStreamResponse",
     "Moment",
     "Number",
+    "ProblemDocument",
     "parameters_problem",
     "problem",
     "read_body",
 ]
 
 
+class ProblemDocument(TypedDict):
+    """A problem (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    reason: str
+    """One of the words in docs/errors.md."""
+
+
 def problem(reason: str, status: int, detail: str) -> bytes:
     """A problem document (RFC 9457)."""
     title = HTTPStatus(status).phrase
-    fields = {
+    fields: ProblemDocument = {
         "type": f"urn:deniable:problem:{reason}",
         "title": title,
         "status": status,

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from deniable.aggregator.counting.panes import PaneKey
-from deniable.aggregator.web.documents import WindowDocument
 from deniable.aggregator.windows.assembling import assemble
+from deniable.aggregator.windows.stored import SERVED_WINDOW
 from deniable.aggregator.windows.window import Window
 from deniable.counts import Counts
 from deniable.errors import DocumentError
@@ -535,7 +535,7 @@ def test_the_documented_conditions_are_those_that_windows_have() -> None:
         for orphaned in (0, 100)
     }
     assert shown == {"complete", "withheld", "proxy down", "malformed", "incomplete"}
-    assert set(get_args(WindowDocument.model_fields["condition"].annotation)) == shown
+    assert set(get_args(SERVED_WINDOW.fields["condition"].kind)) == shown
     page = (Path(__file__).parents[4] / "docs" / "aggregator.md").read_text()
     rows = page.partition("| condition | meaning |")[2].partition("\n\n")[0].splitlines()[2:]
     assert {row.split("`")[1] for row in rows} == shown

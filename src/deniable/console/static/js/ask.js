@@ -7,12 +7,13 @@ import { costList, curve, riskRows, verdict } from './design.js';
 import { h, icons, key, label, put, s, save, say, segmented } from './dom.js';
 import { frame } from './frames.js';
 import { canSign, differences, readKey, signedQuery } from './keys.js';
-import { bucketEditor, checkList, field, sqlEditor } from './editor.js';
+import { bucketEditor, checkList, field } from './editor.js';
 import { decimals, duration, int, pct } from './numbers.js';
+import { sourceEditor } from './source.js';
 import { store } from './store.js';
 
 /** @typedef {import('./design.js').Design} Design */
-/** @typedef {{level: string, text: string, field: string, place: number|null}} Check */
+/** @typedef {import('./types.js').DraftCheck} Check */
 /** @typedef {'margin'|'epsilon'|'population'} Open */
 
 /** @param {number} low @param {number} high */
@@ -23,6 +24,11 @@ const log = (low, high) => ({
 const SCALE = { margin: log(0.0005, 0.3), epsilon: log(0.2, 6), population: log(200, 5e6), proportion: log(0.001, 0.5) };
 const DEBOUNCE = 80, TYPING = 250;
 const YEAR = 365 * 86_400_000;
+/** Buckets to begin with: ranges of what devices know, and choices of a form. @type {Record<'known'|'chosen', [string, string[], number[]]>} */
+const FIRST = {
+  known: ['distance', ['[0,1)', '[1,2)', '[2,5)', '[5,10)', '[10,inf)'], [24, 31, 34, 9, 2]],
+  chosen: ['travel', ['foot', 'bike', 'bus', 'car'], [30, 20, 40, 10]],
+};
 
 /** @type {import('./keys.js').SigningKey|null} */
 let signer = null;
@@ -42,9 +48,10 @@ export function ask(main, { state }) {
   /** @type {{checks: Check[], labels: string[], query: any}|null} */ let checked = null;
   const planning = latestOnly(), checking = latestOnly();
   let planTimer = 0, checkTimer = 0;
-  let edits = 0, plannedAt = -1, checkedAt = -1;
+  // Edits in all, and those that the plan depends on.
+  let edits = 0, designs = 0, plannedAt = -1, checkedAt = -1;
   /** Whether plan and checks belong to what is written now. */
-  const upToDate = () => plannedAt === edits && checkedAt === edits;
+  const upToDate = () => plannedAt === designs && checkedAt === edits;
 
   const preview = /** @type {import('./preview.js').DnPreview} */ (document.createElement('dn-preview'));
   const box = h('div', { class: 'verdict', 'aria-live': 'polite', 'data-testid': 'verdict' }), how = h('p', { class: 'small muted', 'data-testid': 'how' });
@@ -55,10 +62,15 @@ export function ask(main, { state }) {
   const id = field('Name', 'trip-distance', 'query-name', plan), question = field('Question, in the words people will read', 'How long was your last trip, in miles?', 'question', worded);
   const analyst = field('Analyst', signer?.owner ?? session?.name ?? '', 'analyst', worded);
   const every = field('Every', '7 d', 'every', plan), end = field('End', new Date(Date.now() + YEAR).toISOString().slice(0, 10), 'end', plan), budget = field('Life budget', '20', 'budget', plan);
-  const sql = sqlEditor('SELECT distance\nFROM trips\nWHERE ended IS NOT NULL', worded);
-  const buckets = bucketEditor('distance', ['[0,1)', '[1,2)', '[2,5)', '[5,10)', '[10,inf)'], [24, 31, 34, 9, 2], plan, (k) => { v.picked = k; drawPreview(); });
-  const memoize = h('input', { type: 'checkbox', on: { change: plan } });
-  const sqlChecks = checkList('sql-checks'), bucketChecks = checkList('bucket-checks'), otherChecks = checkList('other-checks');
+  const buckets = bucketEditor(...FIRST.known, plan, (k) => { v.picked = k; drawPreview(); });
+  const memoize = h('input', { type: 'checkbox', on: { change: plan } }), shown = h('input', { type: 'checkbox', 'data-testid': 'public-results', on: { change: worded } });
+  const once = h('input', { type: 'checkbox', 'data-testid': 'once', on: { change: () => { memoize.disabled = once.checked; memoize.checked &&= !once.checked; plan(); } } });
+  const source = sourceEditor(() => { const { names, other } = buckets.read(); return other ? [...names, 'other'] : names; }, worded, (chosen) => {
+    const first = chosen === 'form' ? [FIRST.known, FIRST.chosen] : [FIRST.chosen, FIRST.known];
+    if (JSON.stringify(buckets.read().names) === JSON.stringify(first[0][1])) buckets.replace(...first[1]);  // unless somebody wrote their own
+    plan();
+  });
+  const bucketChecks = checkList('bucket-checks'), otherChecks = checkList('other-checks');
 
   const lifeBudget = () => (budget.input.value.trim() === '' ? null : Number(budget.input.value));
 
@@ -68,20 +80,21 @@ export function ask(main, { state }) {
     return {
       ...given, [v.open]: null, proportion: v.proportion, buckets: Math.max(2, names.length + Number(other)), complete: other,
       guesses: other ? [...guesses, Math.max(0, 1 - guesses.reduce((a, b) => a + b, 0))] : guesses.length > 1 ? guesses : [...guesses, 0],
-      every: every.input.value, end: end.input.value, budget: lifeBudget(), memoize: memoize.checked, proxies: Math.max(2, session?.proxies.length ?? 2), price_per_gb: v.price,
+      every: every.input.value, end: end.input.value, budget: lifeBudget(), memoize: memoize.checked, once: once.checked, proxies: Math.max(2, session?.proxies.length ?? 2), price_per_gb: v.price,
     };
   }
 
   /** The server plans; what is shown meanwhile is grey until it has. */
   function plan() {
-    edited();
+    designs += 1;
+    worded();
     main.classList.add('pending');
     clearTimeout(planTimer);
     planTimer = setTimeout(() => void replan(), DEBOUNCE);
   }
 
   async function replan() {
-    const at = edits;
+    const at = designs;
     try {
       design = await call('POST', '/v1/plan', request(), planning());
     } catch (error) {
@@ -97,22 +110,16 @@ export function ask(main, { state }) {
     if (design.margin) v.margin = design.margin;
     simulated = [];
     plannedAt = at;
-    if (at === edits) main.classList.remove('pending');
+    if (at === designs) main.classList.remove('pending');
     frame(main, draw);
     changed();
   }
 
   /** Something was written: nothing is signed until plan and checks belong to it. */
-  function edited() {
+  function worded() {
     edits += 1;
     drawActions();
     changed();
-  }
-
-  /** Something was written that the plan does not depend on. */
-  function worded() {
-    if (plannedAt === edits) plannedAt += 1;
-    edited();
   }
 
   /** Check what is written once the writer pauses. */
@@ -122,10 +129,10 @@ export function ask(main, { state }) {
   }
 
   function draft() {
-    const { column, names, other } = buckets.read();
+    const { column, names, other } = buckets.read(), { texts, ...from } = source.read();
     return {
-      id: id.input.value.trim(), analyst: analyst.input.value.trim(), question: question.input.value, sql: sql.area.value, columns: [{ name: column, buckets: names, other }],
-      every: every.input.value, end: end.input.value, budget: lifeBudget(), margin: design?.feasible ? Math.max(...design.reaches) : null, memoize: memoize.checked,
+      id: id.input.value.trim(), analyst: analyst.input.value.trim(), question: question.input.value, ...from, columns: [{ name: column, buckets: names, other, ...texts }],
+      every: every.input.value, end: end.input.value, budget: lifeBudget(), margin: design?.feasible ? Math.max(...design.reaches) : null, memoize: memoize.checked, once: once.checked, public_results: shown.checked,
       mechanism: design?.feasible ? design.mechanism : null, sampling: design?.sampling ?? 1, population: design?.feasible ? design.population : null,
       serial: (store.queries.get(id.input.value.trim())?.serial ?? 0) + 1,
     };
@@ -133,7 +140,7 @@ export function ask(main, { state }) {
 
   async function check() {
     if (session?.role !== 'analyst') return drawActions();  // only who may publish may have a query checked
-    const at = edits, planned = plannedAt === edits;
+    const at = edits, planned = plannedAt === designs;
     try {
       checked = await call('POST', '/v1/queries/check', draft(), checking());
     } catch (error) {
@@ -142,9 +149,9 @@ export function ask(main, { state }) {
     }
     if (planned) checkedAt = at;
     const all = checked?.checks ?? [];
-    sqlChecks.show(all.filter((each) => each.field === 'sql'));
+    source.show(all);
     bucketChecks.show(all.filter((each) => each.field === 'buckets' || each.field === 'columns'));
-    otherChecks.show(all.filter((each) => !['sql', 'buckets', 'columns'].includes(each.field)));
+    otherChecks.show(all.filter((each) => ![...source.fields, 'buckets', 'columns'].includes(each.field)));
     buckets.mark(all.filter((each) => each.field === 'buckets' && each.level === 'bad'));
     drawActions();
   }
@@ -214,7 +221,7 @@ export function ask(main, { state }) {
     riskRows(risks, design.risk, lifeBudget());
     const times = design.risk.at(-1)?.answers ?? 1;
     put(asked, h('b', null, label(analyst.input.value)), ' asks: ', label(question.input.value));
-    say(asRead, `Your answer is randomized on your device before anything is sent. It would cost ${v.epsilon.toFixed(2)} of your budget, at most once every ${duration(design.every)}, and stop after ${int(times)} answers.`);
+    say(asRead, `Your answer is randomized on your device before anything is sent. It would cost ${v.epsilon.toFixed(2)} of your budget, ${once.checked ? 'once in all' : `at most once every ${duration(design.every)}, and stop after ${int(times)} answers`}.${shown.checked ? ' Anyone may read the results.' : ''}`);
     drawActions();
     document.documentElement.dataset.ready = 'ask';
   }
@@ -260,7 +267,7 @@ export function ask(main, { state }) {
     await check();
     const ready = checked?.query, written = draft();
     if (!ready || !signer) return;
-    const differs = differences(ready.content, { ...written, buckets: written.columns[0].buckets });
+    const differs = differences(ready.content, written);
     if (differs.length) return say(outcome, `Not signed: the server changed ${differs.join(', ')}.`);
     if (!upToDate() || JSON.stringify(ready.risk) !== JSON.stringify(design?.risk)) {
       plan();
@@ -289,10 +296,10 @@ export function ask(main, { state }) {
       h('section', { class: 'panel editor', 'aria-label': 'The question' },
         h('div', { class: 'part' }, h('h1', null, 'Ask'), h('p', { class: 'small muted meta' }, 'Nothing is sent until you sign.')),
         h('div', { class: 'part stack' }, question.label,
-          h('div', { class: 'lbl' }, h('span', null, 'SQL, run on each device'), sql.box, sqlChecks.list),
-          h('div', { class: 'lbl' }, buckets.title, buckets.list, bucketChecks.list)),
+          source.box, h('div', { class: 'lbl' }, buckets.title, buckets.list, bucketChecks.list)),
         h('div', { class: 'part stack' }, h('div', { class: 'three' }, every.label, end.label, budget.label), h('div', { class: 'two' }, id.label, analyst.label),
-          h('label', { class: 'check' }, memoize, 'Permanent answers: draw once, replay (memoize)'), otherChecks.list)),
+          h('label', { class: 'check' }, memoize, 'Permanent answers: draw once, replay (memoize)'), h('label', { class: 'check' }, once, 'One answer per device, over the whole life (once)'),
+          h('label', { class: 'check' }, shown, 'Anyone may read the results (public_results)'), otherChecks.list)),
       h('section', { class: 'panel read-as', 'aria-label': 'As a person will read it' }, h('h2', null, 'As a person will read it'), h('blockquote', null, asked, asRead))),
     h('section', { class: 'panel design', 'aria-label': 'The design' },
       h('div', { class: 'part' }, box, h('div', { class: 'head see' }, how, h('div', { class: 'give-row small muted' }, 'dragging \u00b1 moves', gives)), preview,

@@ -4,33 +4,9 @@ import { h, hatches, icons, put, s } from './dom.js';
 import { onSize } from './frames.js';
 import { decimals, int, pct, words } from './numbers.js';
 
-/**
- * @typedef {{over: string, answers: number, epsilon: number, factor: number, prior: number, belief: number, note: string}} Risk
- * @typedef {{changed: 'margin'|'epsilon'|'population', population: number, margin: number, epsilon: number}} Alternative
- * @typedef {object} Design
- * @property {boolean} feasible
- * @property {string} [problem]
- * @property {Record<string, number>} [nearest]
- * @property {number} population
- * @property {number} every seconds
- * @property {number} epsilon
- * @property {number} margin
- * @property {number} proportion
- * @property {number} cv
- * @property {number} sampling
- * @property {number} reports
- * @property {Record<string, unknown>} mechanism
- * @property {number} report_bytes
- * @property {number} epsilon_sampled
- * @property {number} delta_sampled
- * @property {number} sampled_crowd
- * @property {number[]} reaches
- * @property {number|null} detectable_difference
- * @property {Alternative[]} alternatives
- * @property {Risk[]} risk
- * @property {{share_bytes: number, device_bytes: number, proxy_shares: number, proxy_bytes: number, price: number}} cost
- * @property {[number, number][]} curve
- */
+/** @typedef {import('./types.js').Design} Design */
+/** @typedef {import('./types.js').RiskDocument} Risk */
+/** @typedef {import('./types.js').PlanAlternative} Alternative */
 
 /** @param {number} proportion */
 const fine = (proportion) => pct(proportion, decimals(proportion / 2));
@@ -47,9 +23,9 @@ export function verdict(box, design, apply) {
   box.className = design.feasible ? 'verdict ok' : 'verdict refused';
   if (design.feasible) {
     const apart = design.detectable_difference === null ? 'Two halves of these people cannot be distinguished.'
-      : `Two halves of these people can be distinguished if one has ${fine(design.proportion)} and the other at least ${fine(design.proportion + design.detectable_difference)} (power 80\u202f%, level 5\u202f%).`;
+      : `Two halves of these people can be distinguished if one has ${fine(design.proportion)} and the other at least ${fine(design.proportion + (design.detectable_difference ?? 0))} (power 80\u202f%, level 5\u202f%).`;
     put(box, head('complete', `A proportion of ${fine(design.proportion)} is estimated within \u00b1 ${pct(design.margin, decimals(design.margin))}`, apart),
-      h('p', { class: 'small fix-n' }, 'Changing one thing:'), h('div', { class: 'fixes' }, design.alternatives.map((other) => {
+      h('p', { class: 'small fix-n' }, 'Changing one thing:'), h('div', { class: 'fixes' }, (design.alternatives ?? []).map((other) => {
         const reach = `\u00b1 ${pct(other.margin, decimals(other.margin))}`;
         if (other.changed === 'margin') return fix(reach, `would take epsilon ${other.epsilon.toFixed(2)}`, { epsilon: other.epsilon });
         if (other.changed === 'epsilon') return fix(`epsilon ${other.epsilon.toFixed(2)}`, `would leave ${reach}`, { epsilon: other.epsilon });
@@ -100,7 +76,7 @@ const size = (bytes) => (bytes < 1e3 ? `${Math.round(bytes)} B` : bytes < 1e6 ? 
 export function costList(list, design, price) {
   const rows = [
     ['a device, a month', size(design.cost.device_bytes)], ['each proxy, a month', `${words(design.cost.proxy_shares)} shares, ${size(design.cost.proxy_bytes)}`],
-    ['at your price, a month', price ? design.cost.price.toFixed(2) : '\u2013'], ['one report', `${design.report_bytes} B in shares of ${design.cost.share_bytes} B`], ['sampled epsilon', `${design.epsilon_sampled.toFixed(2)} among ${words(design.sampled_crowd)} people, delta ${design.delta_sampled}`],
+    ['at your price, a month', price ? design.cost.price.toFixed(2) : '\u2013'], ['one report', `${design.report_bytes} B in shares of ${design.cost.share_bytes} B`], ['sampled epsilon', `${design.epsilon_sampled.toFixed(2)} among ${design.sampled_crowd === null ? 'any number of' : words(design.sampled_crowd)} people, delta ${design.delta_sampled}`],
   ];
   put(list, rows.map(([name, value]) => h('div', null, h('dt', null, name), h('dd', null, value))));
 }

@@ -2,7 +2,7 @@
 
 import { h, icons, put, say } from './dom.js';
 
-/** @typedef {{level: string, text: string, field: string, place: number|null}} Check */
+/** @typedef {import('./types.js').DraftCheck} Check */
 
 /** @param {string} title @param {string} value @param {string} testid @param {() => void} changed */
 export function field(title, value, testid, changed) {
@@ -79,6 +79,12 @@ export function bucketEditor(column, names, guesses, changed, picked) {
   names.forEach((value, i) => add(value, guesses[i]));
   return {
     list,
+    /** @param {string} column @param {string[]} names @param {number[]} guesses */
+    replace(column, names, guesses) {
+      for (const row of rows.splice(0)) row.li.remove();
+      name.value = column;
+      names.forEach((value, i) => add(value, guesses[i]));
+    },
     title: h('span', null, 'Buckets of ', name, ', and your guess of their proportions'),
     read() {
       const raw = rows.map((row) => Math.max(0, Number(row.guess.value) || 0) / 100), sum = raw.reduce((a, b) => a + b, 0);

@@ -5,8 +5,8 @@ import { clock, decimals, duration, int, pct } from './numbers.js';
 import { spark } from './spark.js';
 
 /** @typedef {import('./types.js').Query} Query */
-/** @typedef {import('./types.js').Series} Series */
-/** @typedef {import('./types.js').Version} Version */
+/** @typedef {import('./types.js').Series & {before?: (number|null)[]}} Series */
+/** @typedef {Partial<import('./types.js').Version> & {serial: number}} Version */
 /** @typedef {import('./types.js').WindowResult} WindowResult */
 
 const Z95 = 1.959964;
@@ -26,7 +26,7 @@ export const factor = (epsilon) => (Math.ceil(10 * Math.exp(Math.min(epsilon, 70
 const wishOf = (query) => query.budget.wish ?? null;
 
 /** Against whom, and among how many: a sampled loss means nothing without. @param {import('./types.js').Sampled} loss */
-export const crowdWords = (loss) => `against the aggregator and the analyst only, who cannot see which of ${int(loss.sampled_crowd)} people took part (delta ${loss.delta_sampled})`;
+export const crowdWords = (loss) => `against the aggregator and the analyst only, who cannot see which of ${loss.sampled_crowd === null ? 'the' : int(loss.sampled_crowd)} people took part (delta ${loss.delta_sampled})`;
 
 /** @param {Query} query */
 export function facts(query) {

@@ -77,15 +77,24 @@ export async function signedQuery(content, key) {
   return JSON.stringify({ format: 'deniable signed query 1', query: content, key: key.id, signature });
 }
 
+/** The same text for the same languages, in whatever order they are. @param {object|undefined} texts */
+const ordered = (texts) => JSON.stringify(Object.entries(texts ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)));
+
 /**
  * What the canonical text of a query says, where it differs from what was written: what is signed is what one sees.
- * @param {string} content @param {{id: string, analyst: string, question: string, sql: string, buckets: string[]}} written
+ * @param {string} content @param {{id: string, analyst: string, question: string, sql: string, ask: string, value: string, once: boolean, public_results: boolean, columns: {buckets: string[], question?: object, labels?: object}[]}} written
  * @returns {string[]}
  */
 export function differences(content, written) {
   const told = JSON.parse(content), out = [];
   for (const name of /** @type {const} */ (['id', 'analyst', 'question', 'sql'])) if (told[name] !== written[name]) out.push(name);
-  const buckets = told.columns.flatMap((/** @type {{buckets: unknown[]}} */ column) => column.buckets);
-  if (buckets.length !== written.buckets.length) out.push('buckets');
+  // What is unset is left out of canonical bytes.
+  const unset = /** @type {const} */ ({ ask: 'sql', value: '', once: false, public_results: false });
+  for (const name of /** @type {const} */ (['ask', 'value', 'once', 'public_results'])) if ((told[name] ?? unset[name]) !== written[name]) out.push(name);
+  written.columns.forEach((column, i) => {
+    const found = told.columns[i];
+    if (found?.buckets.length !== column.buckets.length) out.push('buckets');
+    for (const name of /** @type {const} */ (['question', 'labels'])) if (ordered(found?.[name]) !== ordered(column[name])) out.push(`the form's ${name}`);
+  });
   return out;
 }

@@ -15,8 +15,8 @@ import { store } from './store.js';
 
 /** @typedef {import('./types.js').Query} Query */
 /** @typedef {import('./types.js').WindowResult} WindowResult */
-/** @typedef {import('./types.js').Series} Series */
-/** @typedef {import('./types.js').Version} Version */
+/** @typedef {import('./types.js').Series & {before?: (number|null)[]}} Series */
+/** @typedef {Partial<import('./types.js').Version> & {serial: number}} Version */
 /** @typedef {{unit: string, conf: number, form: string, inverted: boolean, bucket: number, window: number|null, truth: number[]}} Look */
 
 /** @param {string} condition @param {boolean} [stopped] @returns {import('./dom.js').Icon} */

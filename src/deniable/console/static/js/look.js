@@ -11,9 +11,10 @@ import { int, moment, pct, shortLabels } from './numbers.js';
 import { binned } from './overview.js';
 import { store } from './store.js';
 
+/** @typedef {import('./types.js').HistoryAnswer} HistoryAnswer */
 /** @typedef {{labels: string[], estimate: number[], low: number[], high: number[], n: number}} Described */
-/** @typedef {Described & {start: number, end: number, n_reports: number, scanned: number, fraction: number, reading: string[],
- *   parts: (Described & {name: string, condition: string})[], against: any, statement: string, source: string}} Answer */
+/** @typedef {Pick<HistoryAnswer, 'start'|'end'|'n_reports'|'scanned'|'fraction'|'reading'|'statement'|'source'>} Scope */
+/** @typedef {Described & Scope & {parts: (Described & {name: string, condition: string})[], against: any}} Answer what there is once an estimate is */
 
 const READS = /** @type {[string, string][]} */ ([['panes', 'counts'], ['0.02', '2 %'], ['0.1', '10 %'], ['5s', '5 s'], ['all', 'all']]);
 const CUTS = /** @type {[string, string][]} */ ([['', 'no cut'], ['hour', 'hour'], ['weekday', 'weekday'], ['day', 'day'], ['stratum', 'stratum']]);

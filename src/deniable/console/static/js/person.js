@@ -5,13 +5,9 @@ import { clock, day } from './numbers.js';
 import { logo, restoreTheme, themeButton } from './theme.js';
 import { toy } from './toy.js';
 
-/**
- * @typedef {{limit: number|null, spent: number, left: number|null, period: string|null}} Balance
- * @typedef {{time: number, outcome: string, reason: string|null, detail: string|null, analyst: string, query: string, question: string,
- *   epsilon: number, verified: boolean, times: number}} Receipt
- * @typedef {{now: number, vault: string, granted: Record<string, string[]>, proxies: string[], epsilon_per_answer: number, total: Balance|null,
- *   analysts: (Balance & {name: string, refused: boolean})[], receipts: Receipt[]}} Person
- */
+/** @typedef {import('./types.js').BalanceDocument} Balance */
+/** @typedef {import('./types.js').ReceiptDocument} Receipt */
+/** @typedef {import('./types.js').Person} Person */
 
 const bar = /** @type {HTMLElement} */ (document.getElementById('bar'));
 const main = /** @type {HTMLElement} */ (document.getElementById('main'));

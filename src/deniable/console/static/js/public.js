@@ -8,11 +8,8 @@ import { onSize } from './frames.js';
 import { canSign, keyId, unhex, verifies } from './keys.js';
 import { duration, int, moment } from './numbers.js';
 
-/**
- * @typedef {{id: string, serial: number, published: number, stopped: number|null, signed: {query: string, key: string, signature: string}, labels: string[],
- *   epsilon_local: number, epsilon_sampled: number, delta_sampled: number, sampled_crowd: number, epsilon_life: number, versions: {serial: number}[], summary: string, envelope?: {epsilon?: [number, number]}|null}} PublicQuery
- * @typedef {{id: string, owner: string, public: string, revoked: boolean}} PublicKey
- */
+/** @typedef {import('./types.js').PublicQuery} PublicQuery */
+/** @typedef {import('./types.js').PublicKey} PublicKey */
 
 const MOST = 4;
 
@@ -59,7 +56,7 @@ function row(query, keys) {
     tr: h('tr', { 'data-testid': `public-${query.id}` },
       h('th', { scope: 'row' }, h('p', { class: 'q label' }, told.question || query.id), h('p', { class: 'small muted' }, label(told.analyst), ` \u00b7 every ${duration(told.schedule.every)} until ${moment(told.schedule.expires).slice(0, 10)}${query.versions.length > 1 ? ` \u00b7 version ${query.serial} of ${query.versions.length}` : ''}${query.stopped ? ' \u00b7 stopped' : ''}`),
         h('details', null, h('summary', null, 'What exactly is asked'), h('div', { class: 'exact' }, h('code', null, told.sql), h('pre', { class: 'tiny quiet summary' }, query.summary)))),
-      h('td', { class: 'c-range' }, range(query)), h('td', { class: 'num', 'data-name': 'an answer' }, h('b', null, query.epsilon_local.toFixed(2)), h('span', { class: 'tiny quiet' }, `${query.epsilon_sampled.toFixed(2)} sampled, among ${int(query.sampled_crowd)} (delta ${query.delta_sampled})`)),
+      h('td', { class: 'c-range' }, range(query)), h('td', { class: 'num', 'data-name': 'an answer' }, h('b', null, query.epsilon_local.toFixed(2)), h('span', { class: 'tiny quiet' }, `${query.epsilon_sampled.toFixed(2)} sampled, among ${query.sampled_crowd === null ? 'any' : int(query.sampled_crowd)} (delta ${query.delta_sampled})`)),
       h('td', { class: 'num', 'data-name': 'for life' }, life === null ? 'no bound' : life.toFixed(0)), h('td', { class: 'sig' }, mark, h('code', { class: 'tiny quiet' }, `${query.signed.key.slice(0, 4)}\u2026${query.signed.key.slice(-4)}`))),
     life,
   };

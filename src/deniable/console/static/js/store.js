@@ -105,8 +105,8 @@ class Store extends EventTarget {
       const before = this.keep(result);
       const query = this.queries.get(result.query);
       if (query && (!query.latest || query.latest.start <= result.start)) {
-        const { number, index, start, end, condition, n } = result;
-        query.latest = { number, index, start, end, condition, n };
+        const { number, index, start, start_time, end, end_time, condition, n } = result;
+        query.latest = { number, index, start, start_time, end, end_time, condition, n };
         if (query.overdue && query.overdue.index <= index) query.overdue = null;
       }
       this.lastEvent = Math.max(this.lastEvent, message.id);

@@ -5,8 +5,8 @@ import { frame, onSize } from './frames.js';
 import { triangle } from './bars.js';
 import { clock, day, decimals, int, pct, stepDigits, thinned, ticks } from './numbers.js';
 
-/** @typedef {import('./types.js').Series} Series */
-/** @typedef {import('./types.js').Version} Version */
+/** @typedef {import('./types.js').Series & {before?: (number|null)[]}} Series */
+/** @typedef {Partial<import('./types.js').Version> & {serial: number}} Version */
 /** @typedef {{title: string, name: string, inverted: boolean, versions: Version[]}} Options */
 /** @typedef {{x: number, text: string, kind: string, why: string}} Flag */
 

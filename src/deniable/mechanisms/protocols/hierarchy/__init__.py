@@ -1,0 +1,1 @@
+"""Trees over ordered values, whose nodes are reported level by level."""

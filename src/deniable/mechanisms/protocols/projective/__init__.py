@@ -1,0 +1,1 @@
+"""Projective geometry response: short reports for large domains at every epsilon."""

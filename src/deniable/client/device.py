@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding
 from deniable.client.forms import Forms
-from deniable.client.parallel import Lines
+from deniable.client.parallel import NamedWorkers
 from deniable.client.payment import Payment
 from deniable.client.permanent_answers import PermanentAnswers
 from deniable.client.policy import Policy
@@ -154,8 +154,8 @@ class Device:
         self.source = source or system_source()
         self._isolated = isolated
         self._on_step = on_step
-        self._polls: Lines[Polled] = Lines()
-        self._uploads: Lines[Uploaded] = Lines()
+        self._polls: NamedWorkers[Polled] = NamedWorkers()
+        self._uploads: NamedWorkers[Uploaded] = NamedWorkers()
         self._revoked: dict[str, frozenset[str]] = {}
         """What each proxy said of revoked keys, as it is written down."""
         self.skew: float | None = None
@@ -476,7 +476,7 @@ class Device:
         book.keep_granted(shape)
         return shape
 
-    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.FoundAnswer:
+    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.SandboxAnswer:
         """The buckets of the true answer, always `most_rows` of them, whatever the data and
         whatever goes wrong."""
         memo = None if kept is None else kept.memo
@@ -488,7 +488,7 @@ class Device:
         except Exception:  # any error here may be caused by the data, and silence would reveal it
             return task.nothing()
 
-    def _read(self, query: Query, task: sandbox.SandboxTask) -> sandbox.FoundAnswer:
+    def _read(self, query: Query, task: sandbox.SandboxTask) -> sandbox.SandboxAnswer:
         """What the SQL finds, in the sandbox's process."""
         policy = self.policy
         within = policy.deadline + (_START_UP if policy.slot else _UNHURRIED)
@@ -499,7 +499,7 @@ class Device:
                 raise _Late  # the coins are for others now
             return self._some(n, most)
 
-        def work() -> sandbox.FoundAnswer:
+        def work() -> sandbox.SandboxAnswer:
             ends = time.monotonic() + within
             caps: Any = {
                 "deadline": policy.deadline,
@@ -563,7 +563,7 @@ class Device:
         book: StoreTransaction,
         query: Query,
         kept: PermanentAnswers | None,
-        found: sandbox.FoundAnswer,
+        found: sandbox.SandboxAnswer,
         epoch: int,
     ) -> NDArray[np.uint8]:
         """The reports of what was found. The same work whatever that is: draws do not branch on the

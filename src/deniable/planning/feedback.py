@@ -42,7 +42,7 @@ __all__ = [
     "best_setting",
     "decide",
     "expected_error",
-    "lasting_rate",
+    "sustainable_rate",
 ]
 
 AIM = 0.85
@@ -279,7 +279,7 @@ def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setti
     )
 
 
-def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
+def sustainable_rate(budget: float, epochs: int, dearest: float) -> float:
     """The expected spending per person and epoch with which a budget lasts for some epochs with
     probability 97.5 %.
 
@@ -287,7 +287,7 @@ def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
     epochs, with a standard deviation of at most sqrt(r epsilon T), so that r T + 2 sqrt(r epsilon
     T) must be within the budget; `dearest` is the largest epsilon.
 
-    >>> round(lasting_rate(100.0, 100, 1.0), 3)
+    >>> round(sustainable_rate(100.0, 100, 1.0), 3)
     0.819
     """
     if epochs <= 0:

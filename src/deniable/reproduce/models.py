@@ -30,7 +30,7 @@ from deniable.errors import ParameterError, ReleaseRowError
 from deniable.estimation.estimate import Estimate
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import candidates
-from deniable.planning.precision import FEWEST_REPORTS, ExpectedSpread
+from deniable.planning.precision import FEWEST_REPORTS, ProportionVariance
 from deniable.randomness import seeded_source
 from deniable.release import CodedTable, Guarantee, histogram
 from deniable.reproduce.model_comparison import ModelComparison, ModelErrors
@@ -123,7 +123,7 @@ def compare_models(
     )
 
 
-def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, ExpectedSpread]:
+def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, ProportionVariance]:
     """The mechanism with the smallest mean squared error if everyone reports, whatever the answers.
 
     n Var of a proportion f is constant + (slope - 1) f, linear in f, so its mean over all labels
@@ -133,7 +133,7 @@ def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, Expect
     ['DirectEncoding', 'SubsetSelection']
     """
 
-    def mean_variance(spread: ExpectedSpread) -> float:
+    def mean_variance(spread: ProportionVariance) -> float:
         return spread.constant + (spread.slope - 1) / labels
 
     trials = [candidate.at(epsilon, mean_variance) for candidate in candidates(labels)]

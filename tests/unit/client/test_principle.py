@@ -174,7 +174,7 @@ def test_no_error_on_the_way_from_the_data_to_the_report_is_silence(
 
     raised: list[bool] = []
 
-    def answer(*arguments: Any, **options: Any) -> sandbox.FoundAnswer:
+    def answer(*arguments: Any, **options: Any) -> sandbox.SandboxAnswer:
         found = real(*arguments, **options)
         if found.buckets == [8]:
             raised.append(True)
@@ -234,7 +234,7 @@ def seen_over_time(
 
     def answer(
         vault: Vault, task: sandbox.SandboxTask, *arguments: Any, **options: Any
-    ) -> sandbox.FoundAnswer:
+    ) -> sandbox.SandboxAnswer:
         found = real(vault, task, *arguments, **options)
         clock.sleep(TAKES[distance])
         return task.nothing() if TAKES[distance] > device.policy.deadline else found
@@ -284,7 +284,7 @@ def test_a_read_that_does_not_end_is_answered_in_time(
     )
     released = threading.Event()
 
-    def answer(*_: Any, **options: Any) -> sandbox.FoundAnswer:
+    def answer(*_: Any, **options: Any) -> sandbox.SandboxAnswer:
         released.wait(60)
         raise AssertionError
 

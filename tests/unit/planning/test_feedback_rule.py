@@ -18,7 +18,7 @@ from deniable.planning.feedback import (
     best_setting,
     decide,
     expected_error,
-    lasting_rate,
+    sustainable_rate,
 )
 from deniable.privacy.response import sampled_epsilon
 
@@ -107,10 +107,10 @@ def test_what_lasts_comes_before_what_is_least_told() -> None:
 def test_a_budget_lasts_with_the_stated_probability() -> None:
     """20,000 simulated people, seed 2: at least 97 % of them have budget to the end."""
     epsilon, epochs, budget = 2.0, 200, 100.0
-    sampling = lasting_rate(budget, epochs, epsilon) / epsilon
+    sampling = sustainable_rate(budget, epochs, epsilon) / epsilon
     answers = np.random.default_rng(2).binomial(epochs, sampling, 20_000)
     assert np.mean(answers * epsilon <= budget) >= 0.97
-    assert lasting_rate(budget, 0, epsilon) == math.inf
+    assert sustainable_rate(budget, 0, epsilon) == math.inf
 
 
 def test_nothing_changes_between_seven_tenths_of_the_wish_and_the_wish() -> None:

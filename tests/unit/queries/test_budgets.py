@@ -21,7 +21,7 @@ from deniable.queries.files import read_query
 from deniable.queries.lasting import silence, silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.sizing.initializer import STEPS, Costs, assess, initialize
+from deniable.sizing.query_planning import STEPS, Costs, assess, initialize
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 from toolkit.devices import asked, at, make_device, make_policy, signed
 from toolkit.queries import make_query

@@ -35,7 +35,7 @@ from deniable.planning.feedback import (
     Outlook,
     Setting,
     decide,
-    lasting_rate,
+    sustainable_rate,
 )
 from deniable.queries.header import digest_of
 from deniable.queries.query import Query
@@ -155,7 +155,7 @@ class Controller:
             return None
         if query.budget.epsilon is not None and not query.memoize:
             spent, left = _spent(connection, query, self.clock())
-            rate = lasting_rate(query.budget.epsilon - spent, left, envelope.epsilon_per_answer)
+            rate = sustainable_rate(query.budget.epsilon - spent, left, envelope.epsilon_per_answer)
             limits = replace(limits, spending=rate)
         outlook = _outlook(connection, query, number, window)
         if outlook is None:

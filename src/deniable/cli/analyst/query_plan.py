@@ -19,7 +19,7 @@ from deniable.queries.lasting import silence, spending_words
 from deniable.queries.query import Query
 from deniable.queries.releasing import release_words
 from deniable.sizing.figures import Prices, SizingFigures, read_figures
-from deniable.sizing.initializer import STEPS, Assessment, Costs, assess, drafted, initialize
+from deniable.sizing.query_planning import STEPS, Assessment, Costs, assess, drafted, initialize
 from deniable.toml_file import TomlFile
 
 __all__ = ["budget_words", "check_budgets", "cost_options", "costs_of", "plan_command"]

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import overload
 
 from deniable.client.sandbox import pool as sandbox_pool
-from deniable.client.sandbox.answer import FoundAnswer
+from deniable.client.sandbox.answer import SandboxAnswer
 from deniable.client.sandbox.process import Draw, SandboxProcess, SandboxTask, StarvedError
 from deniable.client.vaults.vault import Vault
 from deniable.errors import (
@@ -42,8 +42,8 @@ from deniable.errors import (
 from deniable.sql import guard
 
 __all__ = [
-    "FoundAnswer",
     "Row",
+    "SandboxAnswer",
     "SandboxRows",
     "SandboxTask",
     "answer",
@@ -154,7 +154,7 @@ def answer(
     max_rows: int = 10_000,
     max_memory: int = 32 << 20,
     isolated: bool = True,
-) -> FoundAnswer:
+) -> SandboxAnswer:
     """The buckets of a person's answer: always `most_rows` or `ones` of them.
 
     Everything happens in the sandbox's process, and is over `within` seconds from now, whatever

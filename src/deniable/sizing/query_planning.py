@@ -1,4 +1,4 @@
-"""The initializer: from a query's budgets to its sampling and coins, or to the nearest budgets that
+"""From a query's budgets to its sampling and coins, or to the nearest budgets that
 can be met.
 
 Every budget bounds the sampling from above, for given coins; the target error bounds it from below.
@@ -8,9 +8,9 @@ each of the coins:
     sampled epsilon c          s <= (e^c - 1) / (E - 1)
     zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
                                (for the life of permanent answers, E is theirs and s the chance of being heard in any epoch)
-    local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance (`lasting_rate`)
-    answers per second           s <= rate / (rate of everybody, at the peak of an epoch)
-    bytes per day                s <= bytes / (bytes of a device that answers every epoch)
+    local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance
+    (`sustainable_rate`) answers per second           s <= rate / (rate of everybody, at the peak of
+    an epoch) bytes per day                s <= bytes / (bytes of a device that answers every epoch)
     latency, money a month     by `deniable size`, whose figures grow with s: found by halving
 """
 
@@ -33,7 +33,7 @@ from deniable.planning.feedback import (
     Setting,
     best_setting,
     expected_error,
-    lasting_rate,
+    sustainable_rate,
 )
 from deniable.queries.lasting import worst_releases
 from deniable.queries.query import Query
@@ -305,7 +305,7 @@ def _limits(query: Query, costs: Costs, step: Step) -> Limits:
     )
     if query.budget.epsilon is not None and not query.memoize:
         total, epochs = query.budget.epsilon, query.answered_epochs
-        rate = np.array([lasting_rate(total, epochs, loss) for loss in coins.epsilon.tolist()])
+        rate = np.array([sustainable_rate(total, epochs, loss) for loss in coins.epsilon.tolist()])
         caps = np.minimum(caps, rate / coins.epsilon)
     kept = np.flatnonzero(fits & (caps >= low))
     if not kept.size:

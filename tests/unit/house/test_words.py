@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -15,12 +17,14 @@ from pydantic import BaseModel, create_model
 
 import deniable
 from deniable.cli import cli
+from deniable.client.vaults.schema import DECLARATION
 from deniable.console.design_plans import DesignRequest
 from deniable.console.drafts import Draft
 from deniable.estimation.tables.statistic import Statistic
 from deniable.mechanisms.protocols.binary import BinaryResponse
 from deniable.planning.plan import plan
 from deniable.planning.request import PlanRequest
+from deniable.queries.budget import Budget
 from deniable.queries.files import read_query
 from deniable.renames import (
     COMMANDS,
@@ -30,6 +34,7 @@ from deniable.renames import (
     RenamedWarning,
     current_command_line,
 )
+from deniable.sql.guard import REASONS
 
 WORDS = {
     "--proportion": ("--share", "--shares"),
@@ -288,3 +293,94 @@ def test_documents_that_name_a_class_by_its_old_name_are_read() -> None:
     assert '"ProportionLaw"' in written
     old = json.loads(written.replace('"ProportionLaw"', '"ShareLaw"'))
     assert Statistic.from_dict(old) == found
+
+
+# --- the public names of Python, and the keys that stay
+
+MEANINGS = {
+    "proportion": ("share", "shares"),
+    "granted": ("shared", "unshared"),
+    "margin": ("wish",),
+    "start": ("since", "valid_from"),
+    "end": ("until", "valid_until"),
+    "population": ("users", "people", "clients"),
+    "trials": ("runs", "repetitions"),
+    "output": ("out", "export"),
+    "memoize": ("memoized",),
+}
+OLD_WORDS = {old for words in MEANINGS.values() for old in words}
+NOT_YET = {
+    "audit.rehearse(people)",
+    "planning.people_to_invite(people)",
+    "privacy.crowd_delta(people)",
+    "privacy.crowd_epsilon(people)",
+    "privacy.exact_crowd_delta(people)",
+    "reproduce.compare_models(repetitions)",
+    "sizing.Demand(clients)",
+    "sizing.Demand.of_mechanism(clients)",
+    "sizing.Demand.of_query(clients)",
+}
+"""Parameters that are still to be renamed: this set only shrinks."""
+KEPT = {
+    "KeyRing.add(valid_from)": "the keys of ring files",
+    "KeyRing.add(valid_until)": "the keys of ring files",
+    "TrustedKey(valid_from)": "the keys of ring files",
+    "TrustedKey(valid_until)": "the keys of ring files",
+}
+
+
+def public_things(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """What a package exports, and what the modules that it exports do."""
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if isinstance(thing, ModuleType):
+            inner = getattr(thing, "__all__", ())
+            yield from ((f"{name}.{each}", getattr(thing, each)) for each in inner)
+        else:
+            yield name, thing
+
+
+def old_words(name: str, thing: object) -> Iterator[str]:
+    """The parameters of a function or class, and of its public methods, under an old word."""
+    if inspect.isfunction(thing):
+        parameters = inspect.signature(thing).parameters
+        yield from (f"{name}({each})" for each in parameters if each in OLD_WORDS)
+    elif inspect.isclass(thing):
+        for member, value in vars(thing).items():
+            inner = getattr(value, "__func__", value)
+            if member == "__init__":
+                yield from old_words(name, inner)
+            elif not member.startswith("_") and inspect.isfunction(inner):
+                yield from old_words(f"{name}.{member}", inner)
+
+
+def test_public_parameters_have_the_word_of_their_meaning() -> None:
+    found = {each for name, thing in public_things(deniable) for each in old_words(name, thing)}
+    assert found == NOT_YET | set(KEPT)
+
+
+def test_an_old_word_in_a_public_function_or_class_is_seen() -> None:
+    class Planted:
+        def __init__(self, wish: float) -> None:
+            """An old word."""
+
+        @classmethod
+        def of(cls, users: int) -> None:
+            """Another."""
+
+    planted = ModuleType("planted")
+    vars(planted).update(__all__=["Planted"], Planted=Planted)
+    found = [each for name, thing in public_things(planted) for each in old_words(name, thing)]
+    assert found == ["Planted(wish)", "Planted.of(users)"]
+
+
+def test_keys_that_are_signed_stored_or_served_stay() -> None:
+    """Each has the word of release 0.1.0 outside, and that of the table inside."""
+    assert Budget(margin=0.1).to_dict()["error"] == 0.1
+    window = deniable.Window(
+        "q", 1, 0, 0, 60, "withheld", 0, 0, None, margin=0.1
+    )  # what a stored window of release 0.1.0 has
+    assert window.to_dict()["wish"] == 0.1
+    assert deniable.Window.from_dict(window.to_dict()).margin == 0.1
+    assert "not shared" in REASONS  # of refusals, in vectors and in every client
+    assert DECLARATION == "deniable_shared"  # in each vault

@@ -312,10 +312,6 @@ OLD_WORDS = {old for words in MEANINGS.values() for old in words}
 NOT_YET = {
     "audit.rehearse(people)",
     "planning.people_to_invite(people)",
-    "privacy.crowd_delta(people)",
-    "privacy.crowd_epsilon(people)",
-    "privacy.exact_crowd_delta(people)",
-    "reproduce.compare_models(repetitions)",
     "sizing.Demand(clients)",
     "sizing.Demand.of_mechanism(clients)",
     "sizing.Demand.of_query(clients)",

@@ -11,7 +11,7 @@ of 11 buckets, and the splitting into two tagged shares. The times are of a wall
 of several runs; the fleet's are also given in processor time, so that a busy machine does not
 count.
 
-The sandbox works on a copy of what is shared. What the copy costs is measured on a vault of 10,000
+The sandbox works on a copy of what is granted. What the copy costs is measured on a vault of 10,000
 rows, beside a read of the same cells in the way that was used before there was a copy: a process
 for each query, which opens the vault itself.
 """
@@ -88,7 +88,7 @@ def single(folder: Path) -> None:
     query = taxi_query()
     vault = Vault.create(folder / "ann.db")
     vault.import_rows("trips", {"distance": "REAL"}, [(i / 7,) for i in range(100)])
-    vault.share("trips", ["distance"])
+    vault.grant("trips", ["distance"])
     source = system_source()
     index = np.array([3])
     report = encoding.randomize(query, index, source)
@@ -160,7 +160,7 @@ def copy(folder: Path) -> None:
     ]
     vault.import_rows("trips", kinds, rows)
     shared = ["day", "distance", "stops", "place"]
-    vault.share("trips", shared)
+    vault.grant("trips", shared)
     sql = f"SELECT {', '.join(shared)} FROM trips"  # noqa: S608 - our own names
     task = json.dumps({"uri": vault.uri, "sql": sql, "table": "trips", "columns": shared}).encode()
 

@@ -34,7 +34,7 @@ loaded = time.perf_counter() - begin
 folder = Path(tempfile.mkdtemp())
 vault = Vault.create(folder / "ann.db")
 vault.import_rows("trips", {"km": "REAL"}, [(float(i),) for i in range(100)])
-vault.share("trips", ["km"])
+vault.grant("trips", ["km"])
 key = AnalystKey("City", bytes(32))
 query = Query("q", "City", "SELECT km FROM trips", [Column("km", ["[0,50)", "[50,100)"])], Schedule(0, 10**9, 600, 600, 600),
               ["https://one.example", "https://two.example"], {"name": "TwoCoin", "p": 0.5, "q": 0.5})

@@ -57,7 +57,7 @@ from deniable.errors import (
     MissingAnswerError as MissingAnswerError,
     MissingExtraError as MissingExtraError,
     NoReportsError as NoReportsError,
-    NotSharedError as NotSharedError,
+    NotGrantedError as NotGrantedError,
     OutOfDomainError as OutOfDomainError,
     ParameterError as ParameterError,
     PlanError as PlanError,

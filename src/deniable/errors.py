@@ -10,6 +10,11 @@ from typing import Any, ClassVar
 from deniable.error_bases import DeniableError as DeniableError  # noqa: PLC0414 - part of this tree
 from deniable.error_bases import ParameterError as ParameterError  # noqa: PLC0414
 from deniable.error_bases import _InvalidEntryError
+from deniable.renames import current_export
+
+
+def __getattr__(name: str) -> Any:
+    return globals()[current_export(__name__, name)]
 
 
 class AnswerError(DeniableError, ValueError):
@@ -194,8 +199,8 @@ class SandboxError(DeniableError):
     on the data."""
 
 
-class NotSharedError(SandboxError):
-    """The query names a table or column that is not shared or does not exist: the message is the
+class NotGrantedError(SandboxError):
+    """The query names a table or column that is not granted or does not exist: the message is the
     same."""
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from deniable.renames import current_export
+
 __all__ = ["lazy_exports"]
 
 
@@ -32,7 +34,7 @@ def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[
             return sorted(_homes(package))
         home = None if name.startswith("__") else _homes(package).get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return load(current_export(package, name))
         value = _defined(home, name)
         setattr(sys.modules[package], name, value)
         return value

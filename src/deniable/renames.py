@@ -13,10 +13,13 @@ from typing import Any, TypeVar
 
 __all__ = [
     "CLASSES",
+    "COMMANDS",
+    "EXPORTS",
     "NAMES",
     "OPTIONS",
     "RenamedWarning",
     "current_command_line",
+    "current_export",
     "current_names",
     "reads_old_names",
 ]
@@ -51,32 +54,47 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Options, by the first words of a command line."""
 
+COMMANDS: Mapping[str, str] = {"vault share": "vault grant", "vault unshare": "vault withdraw"}
+"""Commands, by the first words of a command line."""
+
 _DESIGN = {"people": "population", "share": "proportion", "runs": "trials", "until": "end"}
 
 NAMES: Mapping[str, Mapping[str, str]] = {
+    "Budget": {"error": "margin", "wish": "target"},
     "DesignRequest": _DESIGN,
     "Draft": {"until": "end", "error": "margin"},
     "GridPoint": {"smallest_share": "smallest_proportion"},
     "Mechanism.expected_errors": {"shares": "proportions"},
     "Mechanism.stderr": {"share": "proportion"},
+    "ModelComparison": {"repetitions": "trials"},
     "Plan": {"share": "proportion", "smallest_share": "smallest_proportion"},
     "Plan.stderr": {"share": "proportion"},
     "PlanRequest": {"share": "proportion", "memoized": "memoize"},
     "PlannedQuestion": {"share": "proportion"},
     "Question": {"share": "proportion"},
     "Table": {"share": "proportion"},
+    "TableInfo": {"shared": "granted", "unshared": "withheld"},
+    "Vault": {"share": "grant", "shares": "grants", "unshare": "withdraw"},
+    "Window": {"wish": "margin", "error": "half_width"},
+    "compare_models": {"repetitions": "trials"},
     "compare_protocols": {"shares": "proportions", "users": "population", "runs": "trials"},
+    "crowd_delta": {"people": "population"},
+    "crowd_epsilon": {"people": "population"},
     "detectable_difference": {"share": "proportion"},
+    "exact_crowd_delta": {"people": "population"},
     "plan": {"share": "proportion", "memoized": "memoize"},
     "proportion_errors": {"shares": "proportions"},
     "two_group_sample_size": {"share": "proportion"},
 }
-"""Keywords of functions; keywords and attributes of classes, which are also the keys of their
-documents, tables in TOML and requests over HTTP."""
+"""Keywords of functions; keywords, attributes and methods of classes, which are also the keys of
+their documents, tables in TOML and requests over HTTP."""
 
 
 CLASSES: Mapping[str, str] = {"ShareLaw": "ProportionLaw"}
 """Classes that documents name."""
+
+EXPORTS: Mapping[str, str] = {"NotSharedError": "NotGrantedError"}
+"""Names that `import deniable` and its modules gave."""
 
 
 class RenamedWarning(DeprecationWarning):
@@ -87,11 +105,15 @@ class RenamedWarning(DeprecationWarning):
 
 
 def current_command_line(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with the current names of its options.
+    """The words of a command line, with the current names of its command and options.
 
     What follows ``--`` is left alone.
     """
     line = list(words)
+    for command, current in COMMANDS.items():
+        if line[: len(command.split())] == command.split():
+            warnings.warn(RenamedWarning(command, current), stacklevel=2)
+            line[: len(command.split())] = current.split()
     end = line.index("--") if "--" in line else len(line)
     for path, options in OPTIONS.items():
         first = len(path.split())
@@ -102,6 +124,14 @@ def current_command_line(words: Sequence[str]) -> list[str]:
                     warnings.warn(RenamedWarning(old, options[old]), stacklevel=2)
                     line[at] = options[old] + equals + value
     return line
+
+
+def current_export(module: str, name: str) -> str:
+    """The current name of what a module was asked for; AttributeError if there is none."""
+    if name not in EXPORTS:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warnings.warn(RenamedWarning(name, EXPORTS[name]), stacklevel=3)
+    return EXPORTS[name]
 
 
 def current_names(

@@ -81,7 +81,9 @@ class Result(Displayed):
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The result that :meth:`to_dict` described."""
         try:
-            document = current_names(cls.__name__, document, warn=False)
+            kept = {key: document[key] for key in cls.KEYS.values() if key in document}
+            others = {key: value for key, value in document.items() if key not in kept}
+            document = current_names(cls.__name__, others, warn=False) | kept
             arguments = cls._arguments(document)
             derived = {field.name for field in dataclasses.fields(cls) if not field.init}
             made = cls(**{name: value for name, value in arguments.items() if name not in derived})

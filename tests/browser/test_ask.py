@@ -307,7 +307,7 @@ def test_a_query_is_signed_in_the_browser_and_published_and_the_key_goes_nowhere
     signed = SignedQuery.from_bytes(content)
     query = authenticate(signed, RING, int(time.time()))
     assert (query.analyst, query.question) == (KEY.owner, "How long was your last trip, in miles?")
-    assert query.budget.error is not None
+    assert query.budget.margin is not None
     assert browser.ready() == "waiting"
     for relay in console.relays:
         assert relay.wait(len(relay.requests))[-1][:2] == ("PUT", f"/v1/queries/signed-{kind}")

@@ -93,8 +93,8 @@ def test_receipts_budget_and_what_is_shared_are_shown(
     assert sum("Somebody" in text for text in texts) == 1
     left = 30 - 2 * owner.query.epsilon_local
     assert browser.text("left") == f"{left:.1f}"
-    assert "trips: distance" in browser.text("shared")
-    assert "secret" not in browser.text("shared")
+    assert "trips: distance" in browser.text("granted")
+    assert "secret" not in browser.text("granted")
     assert not browser.overflows()
     assert page[1].split("#")[1] not in browser.run("return location.href")
     assert "secret-token-of-mine" not in browser.run("return document.documentElement.outerHTML")

@@ -18,7 +18,7 @@ import pytest
 from deniable.client import Vault
 from deniable.client.sandbox import interface as sandbox
 from deniable.client.sandbox import pool as sandbox_pool
-from deniable.errors import NotSharedError, SandboxError
+from deniable.errors import NotGrantedError, SandboxError
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
@@ -191,8 +191,8 @@ def draw_places(n: int, most: int) -> list[int]:
 def python_answer(vault: Vault, given: Query) -> dict[str, Any]:
     """What the Python client makes of a query."""
     try:
-        n_columns = sandbox.compiles(sandbox.shared(vault), given.sql, deadline=30)
-    except NotSharedError:
+        n_columns = sandbox.compiles(sandbox.granted(vault), given.sql, deadline=30)
+    except NotGrantedError:
         return {"refused": "not shared"}
     except SandboxError:
         return {"refused": "forbidden SQL"}
@@ -217,7 +217,7 @@ def vault(tmp_path: Path) -> Iterator[tuple[Vault, dict[str, list[dict[str, Any]
         with_secret = {**kinds, "secret": "INTEGER"}
         values = [[*(row[name] for name in kinds), 7] for row in rows[table]]
         made.import_rows(table, with_secret, values)
-        made.share(table, list(kinds))
+        made.grant(table, list(kinds))
     made.import_rows("diary", {"n": "INTEGER"}, [(1,)])
     yield made, rows
     sandbox_pool.close_all()

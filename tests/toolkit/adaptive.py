@@ -38,13 +38,13 @@ def envelope(**changes: Any) -> Envelope:
     return Envelope(**{**given, **changes})
 
 
-def adaptive_query(epochs: int, wish: float, total: float, **changes: Any) -> Query:
+def adaptive_query(epochs: int, margin: float, total: float, **changes: Any) -> Query:
     """A yes/no question asked every minute, with windows of three epochs."""
     given: dict[str, Any] = {
         "columns": YES_NO,
         "mechanism": {"name": "TwoCoin", "p": 0.5, "q": 0.5},
         "sampling": 0.5,
-        "budget": Budget(epsilon=total, error=wish),
+        "budget": Budget(epsilon=total, margin=margin),
         "envelope": envelope(),
         "minimum_cohort": 50,
         "schedule": Schedule(ORIGIN, ORIGIN + 60 * epochs, 60, 180, 60),
@@ -100,7 +100,7 @@ class AdaptiveRun:
 
     def errors(self) -> np.ndarray[Any, Any]:
         """The widest half-width of each window; infinite where there is no estimate."""
-        found = [window.error for window in self.crowd.windows()]
+        found = [window.half_width for window in self.crowd.windows()]
         return np.array([np.inf if error is None else error for error in found])
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def make_vault(path: Path, distances: Sequence[float | None]) -> Vault:
     vault.import_rows(
         "trips", {"distance": "REAL", "secret": "TEXT"}, [(distance, "x") for distance in distances]
     )
-    vault.share("trips", ["distance"])
+    vault.grant("trips", ["distance"])
     return vault
 
 

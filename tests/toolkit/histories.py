@@ -15,7 +15,7 @@ from deniable.aggregator.counting.catalogue import publish
 from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.history.answer import HistoryReader
 from deniable.aggregator.history.file_catalogue import ensure_slice_key, snapshot
-from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.request import HistoryRequest
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.history.settings import HistorySettings
@@ -42,7 +42,7 @@ class FiledHistory:
             ensure_slice_key(self.state.connection)
             for query in versions:
                 publish(self.state.connection, sign(query, KEY), RING, query.proxies, self.now)
-        self.keeper = Keeper(connect(self.path), self.settings, lambda: self.now)
+        self.keeper = HistoryMaintainer(connect(self.path), self.settings, lambda: self.now)
 
     def file(
         self, query: Query, answers: NDArray[np.intp], epochs: Any, strata: Any, source: Source
@@ -91,7 +91,7 @@ class FiledHistory:
 
 
 def stored_counts(
-    connection: sqlite3.Connection, keeper: Keeper, versions: Sequence[Query]
+    connection: sqlite3.Connection, keeper: HistoryMaintainer, versions: Sequence[Query]
 ) -> dict[PaneKey, Counts]:
     """The panes of all stored reports of a query."""
     scan = Scan(

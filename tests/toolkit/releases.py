@@ -21,7 +21,7 @@ from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.history.answer import HistoryReader
 from deniable.aggregator.history.file_catalogue import ensure_slice_key
-from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.request import HistoryRequest
 from deniable.aggregator.history.service import epoch_counts
 from deniable.aggregator.history.settings import HistorySettings
@@ -67,7 +67,9 @@ class ReleasingAggregator:
             )
         for query in queries:
             self.publish(query)
-        self.keeper = Keeper(connect(folder / "state.db"), self.settings, lambda: self.now)
+        self.keeper = HistoryMaintainer(
+            connect(folder / "state.db"), self.settings, lambda: self.now
+        )
 
     def _open(self) -> None:
         self.state = State(self.folder / "state.db", self.proxies)

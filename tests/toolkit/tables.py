@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import Estimate, Mechanism, Table
-from deniable.estimation.tables.counted_cells import CountedSpread
+from deniable.estimation.tables.counted_cells import CountedCellErrors
 from deniable.matrices import left_inverse
 
 Floats = NDArray[np.float64]
@@ -66,7 +66,7 @@ class Crowds:
         return drawn.reshape(trials, *self.rate.shape)
 
     def table(self, counts: NDArray[np.int64], population: int | None = None) -> Table:
-        spread = CountedSpread(counts, [o.inverse for o in self.outcomes])
+        spread = CountedCellErrors(counts, [o.inverse for o in self.outcomes])
         return Table(self.axes, self.labels, spread, self.n, population)
 
     def tables(self, trials: int) -> list[Table]:

@@ -123,7 +123,7 @@ class _VaultCopies:
     def copy(self, name: str, values: list[float], hide: bool = False) -> Vault:
         vault = Vault(Path(shutil.copy(self._vault.path, self._folder / f"contents-{name}.db")))
         vault.import_rows(_TABLE, {"distance": "REAL"}, [[value] for value in values])
-        vault.share(_TABLE, ["distance"])
+        vault.grant(_TABLE, ["distance"])
         if hide:
             filler = [["x" * 1000] for _ in range(_KILOBYTES)]
             for table in ("audit_hidden", "audit_deleted"):

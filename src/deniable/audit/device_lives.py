@@ -22,7 +22,7 @@ from deniable.client import encoding
 from deniable.client.cadence import Cadence, rounds
 from deniable.client.device import Device
 from deniable.client.policy import Policy
-from deniable.client.sandbox.interface import FoundAnswer, SandboxTask
+from deniable.client.sandbox.interface import SandboxAnswer, SandboxTask
 from deniable.client.storage.store import Store
 from deniable.client.vaults.vault import Vault
 from deniable.errors import ParameterError
@@ -50,7 +50,7 @@ class SlowDevice(Device):
 
     seconds = 0.0
 
-    def _read(self, query: Query, task: SandboxTask) -> FoundAnswer:
+    def _read(self, query: Query, task: SandboxTask) -> SandboxAnswer:
         found = super()._read(query, task)
         if self.seconds:
             self.clock.sleep(self.seconds)  # type: ignore[attr-defined]

@@ -34,12 +34,12 @@ class VaultPair:
 
 
 def given_pair(query: Query, one: Path, other: Path) -> VaultPair:
-    """Two existing vaults; they must give different answers and share the same tables and
+    """Two existing vaults; they must give different answers and grant the same tables and
     columns."""
     vaults = (Vault.open(one), Vault.open(other))
-    if vaults[0].shares() != vaults[1].shares():
+    if vaults[0].grants() != vaults[1].grants():
         raise ParameterError(
-            "--other", str(other), "must share the same tables and columns as the first vault"
+            "--other", str(other), "must grant the same tables and columns as the first vault"
         )
     answers = [_answer(query, vault) for vault in vaults]
     if answers[0] is None or answers[1] is None or answers[0] == answers[1]:
@@ -58,7 +58,7 @@ def made_pair(query: Query, folder: Path) -> VaultPair:
         for table, columns in tables.items():
             kind = "TEXT" if isinstance(value, str) else "REAL"
             vault.import_rows(table, dict.fromkeys(columns, kind), [[value] * len(columns)])
-            vault.share(table, columns)
+            vault.grant(table, columns)
         answer = _answer(query, vault)
         if answer is not None and answer not in found:
             found[answer] = vault

@@ -10,7 +10,7 @@ only on the query, the owner's policy, the clock and coins (docs/threat-model.md
 depends on the data:
 
 * whether to answer, when to send and what to charge are decided before the data are read;
-* SQL that does not compile on what is shared is refused before that, by a process that has no data;
+* SQL that does not compile on what is granted is refused before that, by a process without data;
 * from there on nothing ends in silence: anyone who has no row, too many rows, or SQL that fails
   while it runs, answers `other` or "in no bucket", randomized like all answers (SQL can be made to
   fail on purpose for some data, so a failure is data too);
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding
 from deniable.client.forms import Forms
-from deniable.client.parallel import Lines
+from deniable.client.parallel import NamedWorkers
 from deniable.client.payment import Payment
 from deniable.client.permanent_answers import PermanentAnswers
 from deniable.client.policy import Policy
@@ -51,7 +51,7 @@ from deniable.errors import (
     BadSqlError,
     DeadlineError,
     ForbiddenSqlError,
-    NotSharedError,
+    NotGrantedError,
     ParameterError,
     QueryError,
     RevokedKeyError,
@@ -99,7 +99,7 @@ _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
 _START_UP = 2.0
 _UNHURRIED = 60.0  # the same where answers have no slot
 _VERDICTS = (ForbiddenSqlError, BadSqlError, TooComplexError, DeadlineError, TooMuchMemoryError)
-"""Verdicts on SQL: they depend on its text and on the names that are shared. A deadline is one of
+"""Verdicts on SQL: they depend on its text and on the names that are granted. A deadline is one of
 processor time."""
 _T = TypeVar("_T")
 
@@ -154,8 +154,8 @@ class Device:
         self.source = source or system_source()
         self._isolated = isolated
         self._on_step = on_step
-        self._polls: Lines[Polled] = Lines()
-        self._uploads: Lines[Uploaded] = Lines()
+        self._polls: NamedWorkers[Polled] = NamedWorkers()
+        self._uploads: NamedWorkers[Uploaded] = NamedWorkers()
         self._revoked: dict[str, frozenset[str]] = {}
         """What each proxy said of revoked keys, as it is written down."""
         self.skew: float | None = None
@@ -431,16 +431,16 @@ class Device:
         return payment.cost, payment.accountant
 
     def _check_sql(self, book: StoreTransaction, query: Query) -> None:
-        """Refuse SQL that does not compile on what is shared: the last possible refusal, before the
-        data are read."""
+        """Refuse SQL that does not compile on what is granted: the last possible refusal, before
+        the data are read."""
         policy = self.policy
         if query.ask == "form":
             return  # it reads what was chosen in it, by a statement of ours
         try:
-            shape = self._shared(book)
+            shape = self._granted(book)
             caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
             n_columns = self._in_time(lambda: sandbox.compiles(shape, query.statement, **caps))
-        except NotSharedError as error:
+        except NotGrantedError as error:
             raise _Stop("refused", "not shared", str(error)) from None
         except (SandboxError, _Late) as error:
             if not isinstance(error, _VERDICTS) or isinstance(error, SandboxBusyError):
@@ -456,27 +456,27 @@ class Device:
             )
             raise _Stop("refused", "columns", detail)
 
-    def _shared(self, book: StoreTransaction) -> Shape:
-        """What is shared; while the owner is writing, what was shared when the vault could last be
-        read.
+    def _granted(self, book: StoreTransaction) -> Shape:
+        """What is granted; while the owner is writing, what was granted when the vault could last
+        be read.
 
         Refusing would reveal when, and for how long, the owner is writing.
         """
         try:
             shape = self._in_time(
-                lambda: sandbox.shared(
+                lambda: sandbox.granted(
                     self.vault, patience=self.policy.deadline, isolated=self._isolated
                 )
             )
         except (VaultBusyError, _Late):
-            known = book.shared()
+            known = book.granted()
             if known is None:
                 raise VaultError("the vault is in use and has never been readable so far") from None
             return known
-        book.keep_shared(shape)
+        book.keep_granted(shape)
         return shape
 
-    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.FoundAnswer:
+    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.SandboxAnswer:
         """The buckets of the true answer, always `most_rows` of them, whatever the data and
         whatever goes wrong."""
         memo = None if kept is None else kept.memo
@@ -488,7 +488,7 @@ class Device:
         except Exception:  # any error here may be caused by the data, and silence would reveal it
             return task.nothing()
 
-    def _read(self, query: Query, task: sandbox.SandboxTask) -> sandbox.FoundAnswer:
+    def _read(self, query: Query, task: sandbox.SandboxTask) -> sandbox.SandboxAnswer:
         """What the SQL finds, in the sandbox's process."""
         policy = self.policy
         within = policy.deadline + (_START_UP if policy.slot else _UNHURRIED)
@@ -499,7 +499,7 @@ class Device:
                 raise _Late  # the coins are for others now
             return self._some(n, most)
 
-        def work() -> sandbox.FoundAnswer:
+        def work() -> sandbox.SandboxAnswer:
             ends = time.monotonic() + within
             caps: Any = {
                 "deadline": policy.deadline,
@@ -563,7 +563,7 @@ class Device:
         book: StoreTransaction,
         query: Query,
         kept: PermanentAnswers | None,
-        found: sandbox.FoundAnswer,
+        found: sandbox.SandboxAnswer,
         epoch: int,
     ) -> NDArray[np.uint8]:
         """The reports of what was found. The same work whatever that is: draws do not branch on the

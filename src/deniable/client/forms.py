@@ -66,11 +66,11 @@ class Forms:
         }
         vault.drop(table)
         vault.import_rows(table, kinds, cells)
-        vault.share(table, list(kinds))
+        vault.grant(table, list(kinds))
 
     def filled(self, query: Query) -> bool:
         """Whether a person has answered this form."""
-        return self.path.exists() and form_table(query.analyst, query.id) in self.vault.shares()
+        return self.path.exists() and form_table(query.analyst, query.id) in self.vault.grants()
 
     def forget(self, query: Query) -> None:
         """Delete what was chosen."""

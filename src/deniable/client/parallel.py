@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-__all__ = ["Lines"]
+__all__ = ["NamedWorkers"]
 
 _T = TypeVar("_T")
 
 
-class Lines(Generic[_T]):
+class NamedWorkers(Generic[_T]):
     """One worker per name. A worker that is still busy is left alone, and nobody waits for its
     result."""
 

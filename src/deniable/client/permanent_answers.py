@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from deniable.client import encoding
 from deniable.client.payment import scope_of
-from deniable.client.sandbox.answer import FREE, NAME_BYTES, FoundAnswer, Memo
+from deniable.client.sandbox.answer import FREE, NAME_BYTES, Memo, SandboxAnswer
 from deniable.client.storage.store import Seat, StoreTransaction
 from deniable.queries.query import Query
 from deniable.randomness import Source, system_source
@@ -66,7 +66,7 @@ class PermanentAnswers:
         )
 
     def reports(
-        self, book: StoreTransaction, found: FoundAnswer, epoch: int, source: Source
+        self, book: StoreTransaction, found: SandboxAnswer, epoch: int, source: Source
     ) -> NDArray[np.uint8]:
         """The reports of the seats that speak. Draws and keeps what was drawn for free ones."""
         query = self.query

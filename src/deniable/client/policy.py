@@ -112,7 +112,7 @@ class Policy:
         """Seconds reserved for one answer, however long it takes: nothing that follows from it
         happens earlier.
 
-        Reading what is shared, compiling the SQL, and answering (SQL, choosing rows, finding their
+        Reading what is granted, compiling the SQL, and answering (SQL, choosing rows, finding their
         buckets) take up to `deadline` and two seconds each: for starting processes, for copying the
         vault, and for a machine that is busy.
         """

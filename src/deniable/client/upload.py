@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from deniable.client.parallel import Lines
+from deniable.client.parallel import NamedWorkers
 from deniable.client.policy import Policy
 from deniable.client.storage.store import Store
 from deniable.errors import UploadError
@@ -80,7 +80,7 @@ def upload(
     now: int,
     source: Source | None = None,
     on_step: Callable[[str], None] | None = None,
-    lines: Lines[Uploaded] | None = None,
+    lines: NamedWorkers[Uploaded] | None = None,
 ) -> Uploaded:
     """Deliver what is due to the proxies that are not in a backoff, and give up what is too old.
 
@@ -198,7 +198,7 @@ class Polled:
 
 
 def fetch_queries(
-    policy: Policy, transport: Transport, lines: Lines[Polled] | None = None
+    policy: Policy, transport: Transport, lines: NamedWorkers[Polled] | None = None
 ) -> Polled:
     """The signed queries relayed by the allowed proxies, all together.
 

@@ -30,7 +30,7 @@ from deniable.mechanisms.registry import from_dict
 from deniable.mechanisms.reports import Tally
 from deniable.numerics import boundary
 from deniable.planning.plan import Plan, plan
-from deniable.planning.precision import ExpectedSpread, deviations
+from deniable.planning.precision import ProportionVariance, deviations
 from deniable.planning.request import SMALLEST
 from deniable.privacy.release_accountant import Releases
 from deniable.queries.recipe import DEFAULT_STEP
@@ -154,7 +154,7 @@ def _figures(
 ) -> PlannedFigures:
     """Everything that follows from a mechanism, a sampling rate and a number of people."""
     spread, z, reports = (
-        ExpectedSpread.of(_reported(request, mechanism)),
+        ProportionVariance.of(_reported(request, mechanism)),
         deviations(0.95),
         sampling * population,
     )
@@ -204,7 +204,7 @@ def _refused(request: DesignRequest, problem: str, nearest: Mapping[str, float])
     if population is None:
         wanted = ((request.margin or request.proportion) / deviations(0.95)) ** 2
         population = max(
-            1, math.ceil(ExpectedSpread.of(mechanism).variance(request.proportion) / wanted)
+            1, math.ceil(ProportionVariance.of(mechanism).variance(request.proportion) / wanted)
         )
     verdict: PlanVerdict = {"feasible": False}
     why: RefusedPlan = {"problem": problem, "nearest": near}
@@ -215,7 +215,7 @@ def _epsilon_for(request: DesignRequest) -> float:
     """The epsilon at which the ± is the requested one, or as close as possible."""
 
     def reached(logarithm: float) -> bool:
-        spread = ExpectedSpread.of(_best(request, math.exp(logarithm)))
+        spread = ProportionVariance.of(_best(request, math.exp(logarithm)))
         return deviations(0.95) * spread.stderr(request.proportion, request.population or 1) <= (
             request.margin or 0
         )
@@ -227,7 +227,7 @@ def _best(request: DesignRequest, epsilon: float) -> Mechanism:
     names = ["OptimizedUnary", *(["DirectEncoding"] if request.complete else [])]
     made = [_made(name, request.buckets, epsilon) for name in names]
     return min(
-        made, key=lambda mechanism: ExpectedSpread.of(mechanism).variance(request.proportion)
+        made, key=lambda mechanism: ProportionVariance.of(mechanism).variance(request.proportion)
     )
 
 
@@ -277,7 +277,9 @@ def _curve(
     for epsilon in _CURVE:
         try:
             other = _reported(request, _made(name, request.buckets, epsilon))
-            out.append((epsilon, z * ExpectedSpread.of(other).stderr(request.proportion, reports)))
+            out.append(
+                (epsilon, z * ProportionVariance.of(other).stderr(request.proportion, reports))
+            )
         except (ParameterError, PlanError, TypeError):
             continue
     return out

@@ -160,7 +160,7 @@ def _check_sql(draft: Draft, note: Any) -> None:
     else:
         note("sql", "ok", f"{wanted} column{'' if wanted == 1 else 's'}, matching the buckets")
     if verdict.tables:
-        note("sql", "hint", f"Answered by devices whose owners share {', '.join(verdict.tables)}")
+        note("sql", "hint", f"Answered by devices whose owners grant {', '.join(verdict.tables)}")
     note("sql", "hint", "Several rows: one is drawn at random each epoch")
 
 

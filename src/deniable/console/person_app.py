@@ -82,7 +82,7 @@ class PersonDocument(TypedDict):
 
     now: int
     vault: str
-    shared: dict[str, list[str]]
+    granted: dict[str, list[str]]
     """The columns of each table that may be asked about."""
     proxies: list[str]
     epsilon_per_answer: float
@@ -162,7 +162,7 @@ def _told(path: Path, policy: Policy, now: int) -> PersonDocument:
     return {
         "now": now,
         "vault": path.name,
-        "shared": {table: list(columns) for table, columns in vault.shares().items()},
+        "granted": {table: list(columns) for table, columns in vault.grants().items()},
         "proxies": sorted(policy.proxies),
         "epsilon_per_answer": float(Limit(policy.epsilon_per_answer).epsilon),
         "total": total,

@@ -60,7 +60,7 @@ class AdaptiveStep:
     most_spent: float
 
 
-def adaptive_demo_query(controller: AnalystKey, wish: float, epochs: int, total: float) -> Query:
+def adaptive_demo_query(controller: AnalystKey, margin: float, epochs: int, total: float) -> Query:
     """A yes/no question asked every minute, which a controller may change inside wide ranges."""
     return Query(
         id="demo-adaptive",
@@ -76,7 +76,7 @@ def adaptive_demo_query(controller: AnalystKey, wish: float, epochs: int, total:
         sampling=0.5,
         rows="aggregate",
         minimum_cohort=50,
-        budget=Budget(epsilon=total, error=wish),
+        budget=Budget(epsilon=total, margin=margin),
         envelope=Envelope(
             controller.public.raw.hex(),
             sampling=(0.02, 1.0),
@@ -95,11 +95,11 @@ class AdaptiveRun:
         self,
         people: int = 4_000,
         epochs: int = 60,
-        wish: float = 0.035,
+        margin: float = 0.035,
         seed: int | None = None,
         source: Source | None = None,
     ) -> None:
-        self.people, self.epochs, self.wish = people, epochs, wish
+        self.people, self.epochs, self.margin = people, epochs, margin
         self._rng = np.random.default_rng(seed)
         self._source = source
         self.analyst, self.controller = (
@@ -107,7 +107,7 @@ class AdaptiveRun:
             AnalystKey.generate("controller of Demo"),
         )
         self.limit = 1.1 * epochs
-        self.query = adaptive_demo_query(self.controller, wish, epochs, self.limit)
+        self.query = adaptive_demo_query(self.controller, margin, epochs, self.limit)
 
     def steps(self) -> Iterator[AdaptiveStep]:
         """The epochs one by one, as fast as the machine can run them."""

@@ -107,16 +107,17 @@ def make_vaults(
     table: str,
     kinds: Mapping[str, str],
     rows: Iterable[Sequence[Sequence[object]]],
-    shared: Sequence[str],
+    granted: Sequence[str],
 ) -> list[Vault]:
-    """One vault per person, with their rows, sharing these columns.
+    """One vault per person, with their rows, granting these columns.
 
-    All begin as copies of one empty vault: the declaration of what is shared travels with the file.
+    All begin as copies of one empty vault: the declaration of what is granted travels with the
+    file.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     empty = Vault.create(folder / "empty.db")
     empty.import_rows(table, kinds, [])
-    empty.share(table, shared)
+    empty.grant(table, granted)
     vaults = []
     for number, own in enumerate(rows):
         path = folder / f"{number:06d}.db"

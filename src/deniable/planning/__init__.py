@@ -4,7 +4,7 @@ from deniable.planning.design_power import DesignPower, design_power, design_sam
 from deniable.planning.grid import GridPoint, lavengood_grid
 from deniable.planning.plan import Plan, plan, trade_off
 from deniable.planning.power import detectable_difference, two_group_sample_size
-from deniable.planning.precision import ExpectedSpread
+from deniable.planning.precision import ProportionVariance
 from deniable.planning.questionnaire import plan_questionnaire
 from deniable.planning.questionnaire_plan import PlannedQuestion, QuestionnairePlan
 from deniable.planning.questions import Question
@@ -18,10 +18,10 @@ from deniable.planning.study import (
 __all__ = [
     "DesignComparison",
     "DesignPower",
-    "ExpectedSpread",
     "GridPoint",
     "Plan",
     "PlannedQuestion",
+    "ProportionVariance",
     "Question",
     "QuestionnairePlan",
     "compare_designs",

@@ -18,13 +18,13 @@ from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.permanent import MemoizedMechanism
 from deniable.mechanisms.protocols.unary import UnaryEncoding
 from deniable.mechanisms.registry import PluginWarning, mechanisms_by_epsilon
-from deniable.planning.precision import ExpectedSpread
+from deniable.planning.precision import ProportionVariance
 from deniable.planning.search import least
 from deniable.registries import is_own
 
 __all__ = ["Candidate", "Trial", "candidates"]
 
-Weigh = Callable[[ExpectedSpread], float]
+Weigh = Callable[[ProportionVariance], float]
 """What a plan minimises, as a function of a spread."""
 _FEW = 16
 """As many values show whether a mechanism's reports support labels: it takes no time to build one
@@ -34,7 +34,7 @@ for them."""
 class Trial(NamedTuple):
     """A mechanism at one epsilon: what a search needs, and how to build it."""
 
-    spread: ExpectedSpread
+    spread: ProportionVariance
     growth: float
     """e^epsilon - 1, of the mechanism's own epsilon."""
     build: Callable[[], Mechanism]
@@ -95,7 +95,9 @@ def _remembered(make: Callable[[float], Mechanism]) -> Callable[[float, Weigh], 
     @lru_cache(maxsize=256)
     def trial(epsilon: float) -> Trial:
         mechanism = make(epsilon)
-        return Trial(ExpectedSpread.of(mechanism), math.expm1(mechanism.epsilon), lambda: mechanism)
+        return Trial(
+            ProportionVariance.of(mechanism), math.expm1(mechanism.epsilon), lambda: mechanism
+        )
 
     return lambda epsilon, _: trial(epsilon)
 
@@ -107,8 +109,8 @@ def _two_coins(domain: Domain, epsilon: float, weigh: Weigh) -> Trial:
     1/(sqrt(E) + 1).
     """
 
-    def spread(log_odds: float) -> ExpectedSpread:
-        return ExpectedSpread.of_pair(
+    def spread(log_odds: float) -> ProportionVariance:
+        return ProportionVariance.of_pair(
             1 / (1 + math.exp(-log_odds - epsilon)), 1 / (1 + math.exp(-log_odds))
         )
 

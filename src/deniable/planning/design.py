@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from deniable.checks import LARGEST_EPSILON, SMALLEST_EPSILON
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import Candidate, Trial
-from deniable.planning.precision import FEWEST_REPORTS, ExpectedSpread
+from deniable.planning.precision import FEWEST_REPORTS, ProportionVariance
 from deniable.planning.request import PlanRequest
 from deniable.planning.search import first_below, least
 from deniable.privacy.composition import budget_per_answer
@@ -37,7 +37,7 @@ class Design:
     """A mechanism and the fraction of people who are asked."""
 
     mechanism: Mechanism
-    spread: ExpectedSpread
+    spread: ProportionVariance
     sampling: float
     goal: float
     """The goal: the proportion, or what the population, the variance or the sampled epsilon grow
@@ -63,7 +63,7 @@ class _Case:
         known = self.open != "population" and request.population
         self.most_sampled = min(1.0, request.most_reports / known) if known else 1.0
 
-    def proportion(self, spread: ExpectedSpread) -> float:
+    def proportion(self, spread: ProportionVariance) -> float:
         """The proportion that the target is about: the given one, or the hardest to estimate."""
         return (
             spread.worst_proportion if self.request.proportion is None else self.request.proportion
@@ -92,7 +92,7 @@ class _Case:
             / self.request.linked
         )
 
-    def goal(self, spread: ExpectedSpread, growth: float) -> float:
+    def goal(self, spread: ProportionVariance, growth: float) -> float:
         """The goal to minimise."""
         if self.open == "proportion":
             request, part = self.request, self.room(growth)
@@ -106,7 +106,7 @@ class _Case:
             return growth * variance if self.request.spares == "sampled" else growth
         return variance / self.room(growth)
 
-    def needed(self, spread: ExpectedSpread) -> float:
+    def needed(self, spread: ProportionVariance) -> float:
         """The fraction of people who must be asked for the target, if population and target are
         given; may exceed 1."""
         request, proportion = self.request, self.proportion(spread)
@@ -117,7 +117,7 @@ class _Case:
             FEWEST_REPORTS / people,
         )
 
-    def excess(self, spread: ExpectedSpread) -> float:
+    def excess(self, spread: ProportionVariance) -> float:
         """Reports needed over reports available: at most 1 if a design is feasible."""
         if self.open == "epsilon":
             return self.needed(spread) / self.most_sampled
@@ -171,7 +171,7 @@ class _Search:
 
     def design(self, x: float) -> Design:
         mechanism = self.at(x).build()
-        spread, growth = ExpectedSpread.of(mechanism), math.expm1(mechanism.epsilon)
+        spread, growth = ProportionVariance.of(mechanism), math.expm1(mechanism.epsilon)
         sampling = (
             min(self.case.needed(spread), self.case.most_sampled)
             if self.case.open == "epsilon"

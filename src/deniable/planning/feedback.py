@@ -42,7 +42,7 @@ __all__ = [
     "best_setting",
     "decide",
     "expected_error",
-    "lasting_rate",
+    "sustainable_rate",
 ]
 
 AIM = 0.85
@@ -279,7 +279,7 @@ def best_setting(limits: Limits, outlook: Outlook, target: float) -> tuple[Setti
     )
 
 
-def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
+def sustainable_rate(budget: float, epochs: int, dearest: float) -> float:
     """The expected spending per person and epoch with which a budget lasts for some epochs with
     probability 97.5 %.
 
@@ -287,7 +287,7 @@ def lasting_rate(budget: float, epochs: int, dearest: float) -> float:
     epochs, with a standard deviation of at most sqrt(r epsilon T), so that r T + 2 sqrt(r epsilon
     T) must be within the budget; `dearest` is the largest epsilon.
 
-    >>> round(lasting_rate(100.0, 100, 1.0), 3)
+    >>> round(sustainable_rate(100.0, 100, 1.0), 3)
     0.819
     """
     if epochs <= 0:
@@ -303,7 +303,7 @@ def _rounded_up(value: float, most: float) -> float:
 
 
 def decide(
-    wish: float,
+    margin: float,
     present: Setting,
     channel: tuple[float, float],
     limits: Limits,
@@ -328,18 +328,18 @@ def decide(
     recent = windows_since_change is not None and windows_since_change < _WINDOWS_BETWEEN_CHANGES
     stays = Decision(present, False, "", expected)
     shown = f"the expected error, {_points(expected)}"
-    if expected > (wish * _URGENT if recent else wish):
+    if expected > (margin * _URGENT if recent else margin):
         if joining:
             return stays
-        reason = f"{shown}, is above the target of ± {100 * wish:.2f}"
-    elif expected < _SPARING * wish and not recent:
-        reason = f"{shown}, is far below the target of ± {100 * wish:.2f}"
+        reason = f"{shown}, is above the target of ± {100 * margin:.2f}"
+    elif expected < _SPARING * margin and not recent:
+        reason = f"{shown}, is far below the target of ± {100 * margin:.2f}"
     else:
         return stays
-    setting, reached = best_setting(limits, outlook, AIM * wish)
+    setting, reached = best_setting(limits, outlook, AIM * margin)
     if setting == present:
         return stays
-    if reached > wish:
+    if reached > margin:
         if reached > _GAIN * expected:  # at the edge of the envelope: nothing to be gained
             return stays
         reason += f"; {_points(reached)} is the least {limits.bound}"

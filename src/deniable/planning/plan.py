@@ -16,7 +16,7 @@ from deniable.mechanisms.protocols.binary import BinaryResponse
 from deniable.mechanisms.protocols.unary import UnaryMechanism
 from deniable.planning import rendering
 from deniable.planning.power import detectable_difference
-from deniable.planning.precision import ExpectedSpread
+from deniable.planning.precision import ProportionVariance
 from deniable.planning.ranking import Alternative, solve
 from deniable.planning.request import PlanRequest
 from deniable.privacy.release_accountant import STATED_DELTA, Releases, StatedLoss
@@ -52,9 +52,9 @@ class Plan(Result):
         return self.request.open
 
     @cached_property
-    def spread(self) -> ExpectedSpread:
+    def spread(self) -> ProportionVariance:
         """The variance of the estimate, as a function of the proportion."""
-        return ExpectedSpread.of(self.mechanism)
+        return ProportionVariance.of(self.mechanism)
 
     @property
     def reports(self) -> float:

@@ -8,7 +8,7 @@ from deniable.checks import check_count, check_range
 from deniable.errors import InfeasiblePlanError, ParameterError
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.numerics import boundary, normal_quantile
-from deniable.planning.precision import ExpectedSpread
+from deniable.planning.precision import ProportionVariance
 from deniable.renames import reads_old_names
 
 __all__ = ["detectable_difference", "open_proportion", "two_group_sample_size"]
@@ -20,7 +20,7 @@ def open_proportion(name: str, value: float) -> float:
 
 
 def _needed(
-    spread: ExpectedSpread, proportion: float, other: float, z_level: float, z_power: float
+    spread: ProportionVariance, proportion: float, other: float, z_level: float, z_power: float
 ) -> float:
     """Reports in each group: (z_level sqrt(2 v(mean)) + z_power sqrt(v(proportion) + v(other)))^2 /
     (proportion - other)^2."""
@@ -52,7 +52,7 @@ def two_group_sample_size(
     if proportion == other:
         raise ParameterError("other", other, f"must differ from proportion = {proportion!r}")
     z_level, z_power = _quantiles(power, significance)
-    return math.ceil(_needed(ExpectedSpread.of(mechanism), proportion, other, z_level, z_power))
+    return math.ceil(_needed(ProportionVariance.of(mechanism), proportion, other, z_level, z_power))
 
 
 @reads_old_names
@@ -70,7 +70,7 @@ def detectable_difference(
     """
     proportion, count = open_proportion("proportion", proportion), check_count("n", n)
     z_level, z_power = _quantiles(power, significance)
-    spread = ExpectedSpread.of(mechanism)
+    spread = ProportionVariance.of(mechanism)
     needed = _needed(spread, proportion, 1.0, z_level, z_power)
     if needed > count:
         raise InfeasiblePlanError(

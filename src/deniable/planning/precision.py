@@ -10,13 +10,13 @@ from deniable.errors import PlanError
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.numerics import normal_quantile
 
-__all__ = ["FEWEST_REPORTS", "ExpectedSpread", "deviations"]
+__all__ = ["FEWEST_REPORTS", "ProportionVariance", "deviations"]
 
 FEWEST_REPORTS = 30
 """With fewer, the error is not normally distributed, and no ± is worth printing."""
 
 
-class ExpectedSpread(NamedTuple):
+class ProportionVariance(NamedTuple):
     """The variance of an estimated proportion f, times the number of reports: constant + slope * f
     - f^2.
 
@@ -25,7 +25,7 @@ class ExpectedSpread(NamedTuple):
     constant = b (1 - b)/(a - b)^2 and slope = (1 - 2 b)/(a - b).
 
     >>> from deniable import OptimizedUnary
-    >>> spread = ExpectedSpread.of(OptimizedUnary(4, 1.0))
+    >>> spread = ProportionVariance.of(OptimizedUnary(4, 1.0))
     >>> round(spread.constant, 6) == round(4 * math.e / (math.e - 1) ** 2, 6), round(spread.slope, 6)
     (True, 2.0)
     """
@@ -34,7 +34,7 @@ class ExpectedSpread(NamedTuple):
     slope: float
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> ExpectedSpread:
+    def of(cls, mechanism: Mechanism) -> ProportionVariance:
         """For a mechanism's last label: "yes" for a yes/no question; otherwise all labels are
         alike."""
         support = mechanism.support()
@@ -46,7 +46,7 @@ class ExpectedSpread(NamedTuple):
         return cls.of_pair(float(support[0][-1]), float(support[1][-1]))
 
     @classmethod
-    def of_pair(cls, a: float, b: float) -> ExpectedSpread:
+    def of_pair(cls, a: float, b: float) -> ProportionVariance:
         """For reports that support a true label with probability `a` and any other with `b`."""
         return cls(b * (1 - b) / (a - b) ** 2, (1 - 2 * b) / (a - b))
 

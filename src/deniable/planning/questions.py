@@ -20,7 +20,7 @@ from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
 from deniable.mechanisms.protocols.square_wave import SquareWave
 from deniable.mechanisms.protocols.subset import SubsetSelection
 from deniable.mechanisms.protocols.unary import OptimizedUnary, SymmetricUnary
-from deniable.planning.precision import ExpectedSpread
+from deniable.planning.precision import ProportionVariance
 from deniable.planning.splitting import VarianceCurve
 from deniable.renames import reads_old_names
 from deniable.results import Result
@@ -149,7 +149,7 @@ class Question(Result):
     def planned_proportion(self, mechanism: Mechanism) -> float:
         """The proportion at which the error is stated."""
         return (
-            ExpectedSpread.of(mechanism).worst_proportion
+            ProportionVariance.of(mechanism).worst_proportion
             if self.proportion is None
             else self.proportion
         )
@@ -164,7 +164,7 @@ class Question(Result):
             contributions = weights @ left_inverse(matrix)
             rates = matrix.mean(axis=1)
             return float(rates @ contributions**2 - (rates @ contributions) ** 2)
-        spread = ExpectedSpread.of(mechanism)
+        spread = ProportionVariance.of(mechanism)
         return spread.variance(self.planned_proportion(mechanism))
 
     @cached_property

@@ -35,6 +35,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.blankets import Blanket
 from deniable.numerics import boundary
 from deniable.privacy.blanket import Shuffled, blanket_delta, blanket_epsilon
+from deniable.renames import reads_old_names
 
 __all__ = ["crowd_delta", "crowd_epsilon", "exact_crowd_delta"]
 
@@ -49,11 +50,12 @@ _LARGEST_CLONED = 500.0
 left."""
 
 
+@reads_old_names
 def crowd_delta(
-    mechanism: Shuffled | float, sampling: float, people: int, promised: float
+    mechanism: Shuffled | float, sampling: float, population: int, promised: float
 ) -> float:
-    """The probability that a report loses more than `promised` among `people`, who take part with
-    probability `sampling`.
+    """The probability that a report loses more than `promised` among `population`, who take part
+    with probability `sampling`.
 
     `mechanism` is a mechanism or a local epsilon, for the worst mechanism that has it. An upper
     bound, which is exact for a mechanism with a small matrix and few people: 5 people who answer a
@@ -61,11 +63,11 @@ def crowd_delta(
     large crowds with probability 0.0065.
 
     >>> from deniable import DirectEncoding
-    >>> [round(crowd_delta(DirectEncoding(2, 2.0), 0.3, people, 1.0705), 4) for people in (1, 5)]
+    >>> [round(crowd_delta(DirectEncoding(2, 2.0), 0.3, population, 1.0705), 4) for population in (1, 5)]
     [0.1599, 0.0065]
     """
     subject, proportion = _Subject.of(mechanism), check_proportion("sampling", sampling)
-    count, wanted = check_count("people", people), check_loss("promised", promised)
+    count, wanted = check_count("population", population), check_loss("promised", promised)
     if proportion == 0 or wanted >= subject.epsilon:
         return 0.0
     if subject.epsilon > _LARGEST_CLONED:
@@ -75,9 +77,12 @@ def crowd_delta(
     return bound if crowds is None else min(bound, crowds.delta(wanted))
 
 
-def crowd_epsilon(mechanism: Shuffled | float, sampling: float, people: int, delta: float) -> float:
-    """The loss of a report among `people` who take part with probability `sampling`, except with
-    probability `delta`.
+@reads_old_names
+def crowd_epsilon(
+    mechanism: Shuffled | float, sampling: float, population: int, delta: float
+) -> float:
+    """The loss of a report among `population` who take part with probability `sampling`, except
+    with probability `delta`.
 
     `mechanism` is a mechanism or a local epsilon, for the worst mechanism that has it. An upper
     bound, never above the local epsilon; exact for a mechanism with a small matrix and few people.
@@ -88,7 +93,7 @@ def crowd_epsilon(mechanism: Shuffled | float, sampling: float, people: int, del
     (1.43, 0.43)
     """
     subject, proportion = _Subject.of(mechanism), check_proportion("sampling", sampling)
-    count, slack = check_count("people", people), check_delta(delta)
+    count, slack = check_count("population", population), check_delta(delta)
     if proportion == 0 or subject.epsilon == 0:
         return 0.0
     if subject.epsilon > _LARGEST_CLONED:
@@ -98,7 +103,8 @@ def crowd_epsilon(mechanism: Shuffled | float, sampling: float, people: int, del
     return bound if crowds is None else min(bound, crowds.epsilon(slack, subject.epsilon))
 
 
-def exact_crowd_delta(matrix: Any, sampling: float, people: int, promised: float) -> float:
+@reads_old_names
+def exact_crowd_delta(matrix: Any, sampling: float, population: int, promised: float) -> float:
     """The delta of the worst crowd for a channel P[report, value], by enumerating what everybody
     else may have answered.
 
@@ -114,14 +120,14 @@ def exact_crowd_delta(matrix: Any, sampling: float, people: int, promised: float
             "matrix", channel.shape, "must have a column of probabilities for each value"
         )
     count, proportion, wanted = (
-        check_count("people", people),
+        check_count("population", population),
         check_proportion("sampling", sampling),
         check_loss("promised", promised),
     )
     if _work(channel, count) > _LARGEST_ASKED:
         raise ParameterError(
-            "people",
-            people,
+            "population",
+            population,
             "makes too many crowds to enumerate; use crowd_delta, which bounds them",
         )
     return _Crowds.of(channel, proportion, count).delta(wanted)
@@ -186,31 +192,31 @@ def _clones(epsilon: float) -> Blanket:
 # --- every crowd, where there are few
 
 
-def _work(matrix: _Floats, people: int) -> int:
+def _work(matrix: _Floats, population: int) -> int:
     """How many cells there are: crowds of everybody else, times possible counts of reports, times
     pairs of values."""
     reports, values = int(matrix.shape[0]), int(matrix.shape[1])
-    cells: int = values * (people + 1) ** reports
-    return math.comb(people - 1 + values - 1, values - 1) * cells
+    cells: int = values * (population + 1) ** reports
+    return math.comb(population - 1 + values - 1, values - 1) * cells
 
 
-def _enumerated(subject: _Subject, sampling: float, people: int) -> _Crowds | None:
+def _enumerated(subject: _Subject, sampling: float, population: int) -> _Crowds | None:
     """All crowds of that size or, if they are too many, of the largest that is feasible: it bounds
     the larger ones."""
     matrix = subject.matrix()
     if matrix is None:
         return None
-    fewer = people
+    fewer = population
     while fewer > 1 and _work(matrix, fewer) > _LARGEST_WORK:
         fewer = fewer * 7 // 8
-    if fewer == 1 or fewer < people // 4:  # the bound is far below what so small a crowd gives
+    if fewer == 1 or fewer < population // 4:  # the bound is far below what so small a crowd gives
         return None
     return _all_crowds(matrix.tobytes(), (len(matrix), matrix.shape[1]), sampling, fewer)
 
 
 @lru_cache(maxsize=32)
-def _all_crowds(matrix: bytes, shape: tuple[int, int], sampling: float, people: int) -> _Crowds:
-    return _Crowds.of(np.frombuffer(matrix).reshape(shape), sampling, people)
+def _all_crowds(matrix: bytes, shape: tuple[int, int], sampling: float, population: int) -> _Crowds:
+    return _Crowds.of(np.frombuffer(matrix).reshape(shape), sampling, population)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,13 +228,13 @@ class _Crowds:
     other: _Floats
 
     @classmethod
-    def of(cls, matrix: _Floats, sampling: float, people: int) -> _Crowds:
+    def of(cls, matrix: _Floats, sampling: float, population: int) -> _Crowds:
         seen = sampling * matrix
         pairs = list(permutations(range(matrix.shape[1]), 2))
         laws: list[tuple[_Floats, _Floats]] = []
-        start = np.zeros((people + 1,) * len(matrix))
+        start = np.zeros((population + 1,) * len(matrix))
         start[(0,) * len(matrix)] = 1.0
-        for crowd in _others(start, seen, 0, people - 1):
+        for crowd in _others(start, seen, 0, population - 1):
             answers = [_with(crowd, column, sampling).reshape(-1) for column in seen.T]
             laws.extend((answers[v], answers[w]) for v, w in pairs)
         return cls(np.array([one for one, _ in laws]), np.array([other for _, other in laws]))
@@ -246,15 +252,15 @@ class _Crowds:
         )
 
 
-def _others(law: _Floats, seen: _Floats, first: int, people: int) -> Iterator[_Floats]:
+def _others(law: _Floats, seen: _Floats, first: int, population: int) -> Iterator[_Floats]:
     """The laws of the reports of all others, for every choice of their answers, each set of answers
     once."""
-    if not people:
+    if not population:
         yield law
         return
     for value in range(first, seen.shape[1]):
         column = seen[:, value]
-        yield from _others(_with(law, column, float(column.sum())), seen, value, people - 1)
+        yield from _others(_with(law, column, float(column.sum())), seen, value, population - 1)
 
 
 def _with(law: _Floats, column: _Floats, sampling: float) -> _Floats:

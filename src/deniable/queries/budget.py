@@ -9,12 +9,16 @@ from typing import Any
 
 from deniable.errors import ParameterError
 from deniable.queries.schedule import duration
+from deniable.renames import reads_old_names
 
 __all__ = ["Budget"]
 
-_ALWAYS_WRITTEN = ("epsilon", "error")
+_ALWAYS_WRITTEN = ("epsilon", "margin")
+_SIGNED = {"margin": "error"}
+"""Keys that signed queries have had since the first release, and keep."""
 
 
+@reads_old_names
 @dataclass(frozen=True)
 class Budget:
     """Each may be left open. Devices enforce `epsilon`; a plan observes all of them
@@ -26,7 +30,7 @@ class Budget:
     epsilon: float | None = None
     """The most one person may lose over the query's whole life, against anyone who sees who
     answered; None for no bound."""
-    error: float | None = None
+    margin: float | None = None
     """The half-width of the 95 % interval the analyst wants for each proportion; None if left
     open."""
     epsilon_per_answer: float | None = None
@@ -39,9 +43,10 @@ class Budget:
     """With respect to sampling (Quoc 2017, theorem C.4), over the query's life."""
     zero_knowledge_per_answer: float | None = None
     relative_error: float | None = None
-    """Instead of `error`: the half-width relative to the proportion, at `proportion`."""
+    """Instead of `margin`: the half-width relative to the proportion, at `proportion`."""
     proportion: float | None = None
-    """The proportion that the error refers to; without it, `error` applies to every proportion."""
+    """The proportion that the margin refers to; without it, `margin` applies to every
+    proportion."""
     answers_per_second: float | None = None
     """What may be sent to the aggregator at the peak of an epoch."""
     bytes_per_day: float | None = None
@@ -55,11 +60,12 @@ class Budget:
         for name in ("epsilon", "sampled", "zero_knowledge"):
             self._check(name, 1e6, "must be a number above 0 and at most 1e6")
             self._check(f"{name}_per_answer", 1e6, "must be a number above 0 and at most 1e6")
-        if self.error is not None and (not isinstance(self.error, float) or not 0 < self.error < 1):
+        margin = self.margin
+        if margin is not None and (not isinstance(margin, float) or not 0 < margin < 1):
             raise ParameterError(
-                "budget.error",
-                self.error,
-                "must lie strictly between 0 and 1: it is an error of proportions",
+                "budget.margin",
+                margin,
+                "must lie strictly between 0 and 1: it is a half-width of proportions",
             )
         self._check(
             "relative_error",
@@ -71,11 +77,11 @@ class Budget:
             self._check(name, 1e15, "must be a number above 0 and at most 1e15")
         if self.latency is not None:
             object.__setattr__(self, "latency", duration("budget.latency", self.latency))
-        if self.relative_error is not None and self.error is not None:
+        if self.relative_error is not None and margin is not None:
             raise ParameterError(
                 "budget.relative_error",
                 self.relative_error,
-                "cannot be combined with error: both state the target",
+                "cannot be combined with margin: both state the target",
             )
         if self.relative_error is not None and self.proportion is None:
             raise ParameterError("budget.proportion", None, "must be given with relative_error")
@@ -89,18 +95,18 @@ class Budget:
         object.__setattr__(self, name, float(value))
 
     @property
-    def wish(self) -> float | None:
+    def target(self) -> float | None:
         """The target half-width of the 95 % interval, however it is stated."""
         if self.relative_error is not None and self.proportion is not None:
             return self.relative_error * self.proportion
-        return self.error
+        return self.margin
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set. Only `epsilon` and `error` are written even if not set, as before there were
-        others."""
+        """What is set, under the keys of signed queries, where `margin` is `error`. Only these and
+        `epsilon` are written even if not set, as before there were others."""
         tree = dataclasses.asdict(self)
         return {
-            name: value
+            _SIGNED.get(name, name): value
             for name, value in tree.items()
             if name in _ALWAYS_WRITTEN or value is not None
         }

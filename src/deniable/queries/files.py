@@ -9,6 +9,7 @@ from typing import Any
 
 from deniable.errors import ParameterError, QueryFileError
 from deniable.queries.query import Query
+from deniable.renames import current_names
 from deniable.toml_file import TomlFile
 
 __all__ = ["parse_query", "query_of_tree", "read_query"]
@@ -34,6 +35,8 @@ def query_of_tree(tree: dict[str, Any]) -> Query:
             if name in schedule
         }
         tree = {**tree, "schedule": {**schedule, **times}}
+    if isinstance(tree.get("budget"), dict):
+        tree = {**tree, "budget": current_names("Budget", tree["budget"])}
     envelope = tree.get("envelope")
     if isinstance(envelope, dict) and "until" in envelope:
         tree = {

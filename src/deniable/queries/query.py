@@ -44,6 +44,7 @@ from deniable.queries.validation import (
     check_sql,
     check_strata,
 )
+from deniable.renames import current_names
 
 __all__ = ["Query"]
 
@@ -337,7 +338,10 @@ class Query(QueryLosses):
             "strata", given.get("strata", []), Stratum, ("name", "sampling", "population")
         )
         given["schedule"] = Schedule(**arguments_of("schedule", given["schedule"], Schedule))
-        given["budget"] = Budget(**arguments_of("budget", given.get("budget", {}), Budget))
+        budget = given.get("budget", {})
+        if isinstance(budget, dict):
+            budget = current_names("Budget", budget, warn=False)
+        given["budget"] = Budget(**arguments_of("budget", budget, Budget))
         given.setdefault("instantaneous", None)
         if given.get("envelope") is not None:
             given["envelope"] = Envelope.from_dict(given["envelope"])

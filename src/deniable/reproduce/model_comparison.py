@@ -14,6 +14,7 @@ from deniable.curator.protection import Neighbours
 from deniable.display import Bar, Display, draw_bars
 from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
+from deniable.renames import reads_old_names
 from deniable.results import Result, fields_of
 
 __all__ = ["TRUST", "ModelComparison", "ModelErrors"]
@@ -50,9 +51,9 @@ class ModelErrors(Result):
     stated: _Floats
     """Standard error of each label as the estimates report it: the root of the mean variance."""
     measured: _Floats
-    """Root mean squared error of each label over the repetitions."""
+    """Root mean squared error of each label over the trials."""
     error: float
-    """Root mean squared error over all labels and repetitions."""
+    """Root mean squared error over all labels and trials."""
     error_stderr: float
     """The simulation error of `error`."""
     largest: float
@@ -85,6 +86,7 @@ class ModelErrors(Result):
         return {**fields_of(self), **more}
 
 
+@reads_old_names
 @dataclass(frozen=True, eq=False)
 class ModelComparison(Result):
     """The three models side by side. Computed from the true answers, so not private."""
@@ -96,7 +98,7 @@ class ModelComparison(Result):
     epsilon: float
     delta: float
     neighbours: Neighbours
-    repetitions: int
+    trials: int
     seed: int | str
     models: tuple[ModelErrors, ...]
     """Local, curator, release."""
@@ -182,7 +184,7 @@ class ModelComparison(Result):
                 *(f"{model.model}: {model.trust}" for model in self.models),
                 (
                     "Errors of a proportion, in percentage points: root mean square over labels"
-                    f" and {self.repetitions} repetitions."
+                    f" and {self.trials} trials."
                 ),
                 (
                     "This looked at the true answers: it is for choosing a model, and must not be"
@@ -193,8 +195,8 @@ class ModelComparison(Result):
 
     def __repr__(self) -> str:
         return (
-            f"<ModelComparison of {len(self.labels)} labels, {self.n:,} people, {self.repetitions}"
-            " repetitions>"
+            f"<ModelComparison of {len(self.labels)} labels, {self.n:,} people, {self.trials}"
+            " trials>"
         )
 
 

@@ -30,9 +30,10 @@ from deniable.errors import ParameterError, ReleaseRowError
 from deniable.estimation.estimate import Estimate
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.planning.candidates import candidates
-from deniable.planning.precision import FEWEST_REPORTS, ExpectedSpread
+from deniable.planning.precision import FEWEST_REPORTS, ProportionVariance
 from deniable.randomness import seeded_source
 from deniable.release import CodedTable, Guarantee, histogram
+from deniable.renames import reads_old_names
 from deniable.reproduce.model_comparison import ModelComparison, ModelErrors
 
 __all__ = ["best_local_mechanism", "compare_models", "release_errors"]
@@ -59,6 +60,7 @@ class _Model:
     run: Callable[[], Estimate]
 
 
+@reads_old_names
 def compare_models(
     frame: Any,
     column: str,
@@ -68,12 +70,12 @@ def compare_models(
     labels: Sequence[Hashable] | None = None,
     bins: Sequence[float] | None = None,
     neighbours: Neighbours = "replace-one",
-    repetitions: int = 50,
+    trials: int = 50,
     seed: int | str = 1,
     progress: Callable[[float], None] | None = None,
 ) -> ModelComparison:
     """The errors of the local model, a curator and a release of one column, each simulated
-    `repetitions` times.
+    `trials` times.
 
     `frame` is what :meth:`CodedTable.of <deniable.release.CodedTable.of>` takes, one row per
     person. `labels` are the values that can occur, by default those that do; `bins` are edges, for
@@ -81,12 +83,12 @@ def compare_models(
     come from `seed`; a curator's noise is drawn by OpenDP, which takes no seed.
 
     >>> cities = {"city": ["Oslo"] * 6000 + ["Rome"] * 3000 + ["Bern"] * 1000}
-    >>> found = compare_models(cities, "city", epsilon=1.0, repetitions=10)
+    >>> found = compare_models(cities, "city", epsilon=1.0, trials=10)
     >>> found["curator"].error < found["release"].error < found["local"].error
     True
     """
     epsilon, delta = check_epsilon(epsilon), float(check_probability("delta", delta))
-    repetitions = whole("repetitions", repetitions, 2, _MOST_REPETITIONS)
+    trials = whole("trials", trials, 2, _MOST_REPETITIONS)
     Protection(neighbours)  # refuses others
     names, codes = _coded(frame, column, labels, bins)
     if codes.size < FEWEST_REPORTS:
@@ -98,7 +100,7 @@ def compare_models(
     counts = np.bincount(codes, minlength=len(names))
     models = [
         _local(names, counts, epsilon, seed),
-        _curator(names, codes, epsilon, neighbours, repetitions),
+        _curator(names, codes, epsilon, neighbours, trials),
         _release(names, codes, epsilon, delta, neighbours, seed),
     ]
     truth, found = counts / codes.size, []
@@ -108,7 +110,7 @@ def compare_models(
             if progress is None
             else lambda part, place=place: progress((place + part) / len(models))
         )
-        found.append(_simulate(model, truth, repetitions, part_done))
+        found.append(_simulate(model, truth, trials, part_done))
     return ModelComparison(
         column,
         names,
@@ -117,13 +119,13 @@ def compare_models(
         epsilon,
         delta,
         neighbours,
-        repetitions,
+        trials,
         seed,
         tuple(found),
     )
 
 
-def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, ExpectedSpread]:
+def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, ProportionVariance]:
     """The mechanism with the smallest mean squared error if everyone reports, whatever the answers.
 
     n Var of a proportion f is constant + (slope - 1) f, linear in f, so its mean over all labels
@@ -133,7 +135,7 @@ def best_local_mechanism(labels: int, epsilon: float) -> tuple[Mechanism, Expect
     ['DirectEncoding', 'SubsetSelection']
     """
 
-    def mean_variance(spread: ExpectedSpread) -> float:
+    def mean_variance(spread: ProportionVariance) -> float:
         return spread.constant + (spread.slope - 1) / labels
 
     trials = [candidate.at(epsilon, mean_variance) for candidate in candidates(labels)]
@@ -168,11 +170,11 @@ def release_errors(counts: _Codes, guarantee: Guarantee) -> _Floats:
 
 
 def _simulate(
-    model: _Model, truth: _Floats, repetitions: int, progress: Callable[[float], None] | None
+    model: _Model, truth: _Floats, trials: int, progress: Callable[[float], None] | None
 ) -> ModelErrors:
-    off = np.empty((repetitions, truth.size))
+    off = np.empty((trials, truth.size))
     variance, covered, first = np.zeros(truth.size), 0, None
-    for repetition in range(repetitions):
+    for repetition in range(trials):
         estimate = model.run()
         first = first or estimate
         off[repetition] = estimate.proportions - truth
@@ -181,11 +183,11 @@ def _simulate(
         # An interval that ends at the truth contains it, whatever the last bit of a quotient says.
         covered += int(((low <= truth + 1e-12) & (truth - 1e-12 <= high)).sum())
         if progress is not None:
-            progress((repetition + 1) / repetitions)
+            progress((repetition + 1) / trials)
     assert first is not None  # noqa: S101 - for mypy: there is a repetition
     squared = (off**2).mean(axis=1)
     error = math.sqrt(squared.mean())
-    spread = float(squared.std(ddof=1)) / math.sqrt(repetitions)
+    spread = float(squared.std(ddof=1)) / math.sqrt(trials)
     return ModelErrors(
         model=model.name,
         mechanism=model.mechanism,
@@ -194,7 +196,7 @@ def _simulate(
         report_bytes=model.report_bytes,
         estimate=first,
         theory=model.theory,
-        stated=np.sqrt(variance / repetitions),
+        stated=np.sqrt(variance / trials),
         measured=np.sqrt((off**2).mean(axis=0)),
         error=error,
         error_stderr=spread / (2 * error) if error else 0.0,
@@ -230,11 +232,11 @@ def _curator(
     codes: _Codes,
     epsilon: float,
     neighbours: Neighbours,
-    repetitions: int,
+    trials: int,
 ) -> _Model:
     # Bins around whole numbers: every row is in one, so the number of rows can be public.
     edges, cost = np.arange(len(names) + 1) - 0.5, Fraction(epsilon)
-    curator = Curator({"label": codes}, cost * (repetitions + 1), neighbours=neighbours)
+    curator = Curator({"label": codes}, cost * (trials + 1), neighbours=neighbours)
 
     def run() -> Histogram:
         return replace(curator.histogram("label", epsilon=cost, bins=edges), labels=names)

@@ -56,9 +56,7 @@ def draw_models(comparison: ModelComparison) -> Any:
     errors.set_yscale("log")
     errors.yaxis.set_major_formatter("{x:g}")
     errors.set_ylabel("error (percentage points)")
-    errors.set_title(
-        f"root mean squared error over {comparison.repetitions} repetitions", fontsize=10
-    )
+    errors.set_title(f"root mean squared error over {comparison.trials} trials", fontsize=10)
     for ax in (shares, errors):
         name_ticks(ax, comparison.labels, "x")
         ax.set_xlabel(comparison.column)

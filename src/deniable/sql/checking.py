@@ -49,7 +49,7 @@ _TOO_LONG = "the query takes too long to compile: its parts refer to each other 
 
 class SqlVerdict(NamedTuple):
     """Why devices refuse the SQL (empty if they do not), how many columns it returns, and which
-    names it needs to be shared."""
+    names it needs to be granted."""
 
     problem: str
     n_columns: int | None
@@ -63,7 +63,7 @@ class SqlVerdict(NamedTuple):
 
 
 def check_sql(sql: str) -> SqlVerdict:
-    """The verdict of devices that share everything the SQL names. It is compiled in a confined
+    """The verdict of devices that grant everything the SQL names. It is compiled in a confined
     process, and never run.
 
     Raises :class:`~deniable.errors.SandboxError` if that process gave no verdict.

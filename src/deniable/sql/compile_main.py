@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def verdict(sql: str, memory: int) -> dict[str, Any]:
-    """Why devices that share everything the SQL names refuse it; its number of columns, and the
+    """Why devices that grant everything the SQL names refuse it; its number of columns, and the
     names."""
     shape: dict[str, dict[str, None]] = {}
     problem, n_columns = "", None

@@ -1,15 +1,15 @@
-"""The database that an analyst's SQL runs on: an in-memory copy of what the owner shares, and
+"""The database that an analyst's SQL runs on: an in-memory copy of what the owner grants, and
 nothing else.
 
 It imports nothing from this package and runs in its own process (`worker.py`), which is given
-the names of the shared tables and columns, the affinity of each column, and the cells. So there is
+the names of the granted tables and columns, the affinity of each column, and the cells. So there is
 nothing else to read there, whatever the text of a query says: no other table or column, no row
 number, index, default or type of the vault. Rows are sorted by their own cells, which reveals
 nothing about their order in the vault.
 
 Further protections limit what a query may *do*:
 
-* the authorizer allows SELECT, shared columns and a list of functions; everything else is denied;
+* the authorizer allows SELECT, granted columns and a list of functions; everything else is denied;
 * the limits bound what one statement, one cell and one instruction of SQLite's machine can grow to;
 * the progress handler, called every few hundred instructions, ends what passes the deadline; a
   timer of the kernel ends what passes it inside one instruction, or before the first
@@ -97,7 +97,7 @@ _START = re.compile(
 
 Cell = int | float | str | None
 Shape = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-"""What is shared: tables, each with its columns, each with its affinity."""
+"""What is granted: tables, each with its columns, each with its affinity."""
 
 
 REASONS = ("not shared", "forbidden", "bad sql", "complex", "deadline", "rows", "memory", "cell")
@@ -142,7 +142,7 @@ def check_text(sql: str) -> None:
 
 
 class GrantedCopy:
-    """What is shared, and the queries on it: made of a shape, then filled, then sealed, then
+    """What is granted, and the queries on it: made of a shape, then filled, then sealed, then
     asked."""
 
     def __init__(self, shape: Shape) -> None:
@@ -310,7 +310,7 @@ class GrantedCopy:
                 return sqlite3.SQLITE_OK
             self._refuse(
                 "not shared",
-                f"{first}.{second} is not shared" if second else f"{first} is not shared",
+                f"{first}.{second} is not granted" if second else f"{first} is not granted",
             )
         elif action == sqlite3.SQLITE_FUNCTION:
             if fold(second or "") in FUNCTIONS or fold(second or "") in CALENDAR:
@@ -321,7 +321,7 @@ class GrantedCopy:
         elif action == sqlite3.SQLITE_RECURSIVE:
             self._refuse("forbidden", "recursive queries are not allowed")
         else:
-            self._refuse("forbidden", "only SELECT on shared tables is allowed")
+            self._refuse("forbidden", "only SELECT on granted tables is allowed")
         return sqlite3.SQLITE_DENY
 
     def _calendar(self, name: str) -> Callable[..., Cell]:
@@ -386,7 +386,7 @@ def _explain(error: Exception, max_memory: int) -> DisallowedSqlError:  # noqa: 
         return DisallowedSqlError("complex", f"the query is too large: {message}")
     if message.startswith(("no such table", "no such column")):
         return DisallowedSqlError(
-            "not shared", f"{message.partition(': ')[2].partition(' - ')[0]} is not shared"
+            "not shared", f"{message.partition(': ')[2].partition(' - ')[0]} is not granted"
         )
     if message.startswith("no such function"):
         return DisallowedSqlError(

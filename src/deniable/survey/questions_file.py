@@ -23,6 +23,7 @@ from typing import Any
 from deniable.errors import ParameterError, SurveyError
 from deniable.planning.questionnaire_plan import QuestionnairePlan, margin_text
 from deniable.planning.questions import Question
+from deniable.renames import current_names
 from deniable.survey.columns import write_questionnaire
 from deniable.survey.refusal import survey_refusal
 from deniable.toml_file import TomlFile
@@ -44,14 +45,14 @@ def read_questions(path: Path | str) -> list[Question]:
 def _question(where: str, name: str, table: Any) -> Question:
     if not isinstance(table, dict):
         raise SurveyError(f"{where} must be a table with labels, or with low and high")
-    for key in table:
+    given = current_names("Question", table)
+    for key in given:
         if key not in _KEYS:
             raise SurveyError(
                 f"{where}: {key} is not a key of a question, which has {', '.join(_KEYS)}"
             )
-    if not {"labels", "low", "high"} & set(table):
+    if not {"labels", "low", "high"} & set(given):
         raise SurveyError(f"{where} must have labels, or low and high")
-    given = dict(table)
     if "labels" in given:
         if not isinstance(given["labels"], list):
             raise SurveyError(f"{where}: labels must be a list")

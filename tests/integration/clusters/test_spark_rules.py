@@ -23,7 +23,7 @@ from deniable.aggregator.engines.spark.rows import BatchFigures
 from deniable.aggregator.engines.spark.sink import Sink
 from deniable.aggregator.history.answer import HistoryReader
 from deniable.aggregator.history.file_catalogue import snapshot
-from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.request import HistoryRequest
 from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.state import State, connect
@@ -184,7 +184,7 @@ def test_history_gives_the_estimate_of_the_window_and_its_order_says_nothing(
     assert window.estimate is not None
     counted = crowd.state.panes(crowd.query.id, EVERYTHING)
     connection = connect(crowd.spark_state)
-    keeper = Keeper(connection, settings, lambda: crowd.now, own_batches=False)
+    keeper = HistoryMaintainer(connection, settings, lambda: crowd.now, own_batches=False)
     assert len(snapshot(connection, crowd.query.id, EVERYTHING).files) > 1
     for _ in range(2):  # as Spark wrote them, and merged
         assert stored_counts(connection, keeper, [crowd.query]) == counted

@@ -97,7 +97,7 @@ class Driver:
 def make_person(folder: Path, proxies: list[Proxy], queries: dict[str, Query]) -> None:
     vault = Vault.create(folder / "ann.db")
     vault.import_rows("trips", {"distance": "REAL"}, [(TRUTH + 0.5,)])
-    vault.share("trips", ["distance"])
+    vault.grant("trips", ["distance"])
     KeyRing([TrustedKey(KEY.public)]).save(folder / "ring.json")
     (folder / "proxies.json").write_text(json.dumps([proxy.address for proxy in proxies]))
     for proxy in proxies:

@@ -18,7 +18,7 @@ from deniable.aggregator.history.file_catalogue import (
     files,
     staged,
 )
-from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.report_files import ReportFolder
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.state import connect, stored_panes
@@ -109,7 +109,9 @@ def test_a_history_killed_at_random_keeps_each_report_once_and_no_reader_sees_ha
     assert n_looks > KILLS // 4
     crowd.engine(history=settings_in(tmp_path)).drain()
     assert crowd.state is not None
-    keeper = Keeper(connect(tmp_path / "state.db"), settings_in(tmp_path), lambda: crowd.now)
+    keeper = HistoryMaintainer(
+        connect(tmp_path / "state.db"), settings_in(tmp_path), lambda: crowd.now
+    )
     paths = {entry.path for entry in files(keeper.connection)}
     assert set(keeper.folder.paths()) == paths  # what was half written is gone
     assert n_orphans > 0  # some kills fell between a file and its commit

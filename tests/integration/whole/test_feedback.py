@@ -39,7 +39,7 @@ def whole_device(folder: Path, proxies: Any, limit: Any) -> Device:
     """A device with a vault, a store and a policy: all of it real."""
     vault = Vault.create(folder / "ann.db")
     vault.import_rows("trips", {"distance": "REAL"}, [(0.5,)])
-    vault.share("trips", ["distance"])
+    vault.grant("trips", ["distance"])
     policy = Policy(
         RING,
         dict.fromkeys(proxies, "token"),
@@ -143,7 +143,7 @@ def test_the_history_says_when_from_what_to_what_and_why(tmp_path: Path) -> None
     assert set(second["parameters"]) == {"sampling", "p", "q"}
     assert "far below the target of ± 5.00" in second["reason"]
     assert second["wish"] == WISH
-    assert second["achieved"] == run.crowd.windows()[0].error
+    assert second["achieved"] == run.crowd.windows()[0].half_width
     assert second["epsilon"]["sampled"] < first["epsilon"]["sampled"]
     json.dumps([first, second], allow_nan=False)
     run.close()
@@ -190,10 +190,11 @@ def test_a_window_says_when_the_wish_is_not_fulfilled(tmp_path: Path) -> None:
     for epoch in range(3):
         run.epoch(epoch, np.zeros(500, dtype=int))
     [window] = run.crowd.windows()
-    assert window.wish == 0.001
-    assert window.error is not None
-    assert f"the widest ± is {100 * window.error:.2f} points, and ± 0.10 was wished for" in str(
-        window
+    assert window.margin == 0.001
+    assert window.half_width is not None
+    assert (
+        f"the widest interval is ± {100 * window.half_width:.2f} points; the target was ± 0.10"
+        in str(window)
     )
     assert run.changes == []
     run.close()

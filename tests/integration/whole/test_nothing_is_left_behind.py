@@ -67,7 +67,7 @@ def test_answers_and_secrets_are_nowhere_but_where_they_belong(
             vault = Vault.create(path)
             rows = [(ANSWERS[f"answer {i}"], UNSHARED[f"diary {i}"])]
             vault.import_rows("trips", {"distance": "REAL", "diary": "TEXT"}, rows)
-            vault.share("trips", ["distance"])
+            vault.grant("trips", ["distance"])
             tokens = [services.token(proxy) for proxy in services.proxies]
             for proxy, token in zip(services.proxies, tokens, strict=True):
                 secrets[f"token {i} of {proxy.name}"] = token

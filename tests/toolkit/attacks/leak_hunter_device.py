@@ -282,7 +282,7 @@ def _same_store(folder: Path) -> Path:
 def _make_vault(path: Path, contents: Contents) -> Vault:
     vault = Vault.create(path)
     vault.import_rows("trips", {"distance": "REAL", "note": "TEXT", "secret": "TEXT"}, [])
-    vault.share("trips", ["distance", "note"])
+    vault.grant("trips", ["distance", "note"])
     with closing(sqlite3.connect(path)) as connection:
         if contents.owner == "writes":
             connection.execute("PRAGMA journal_mode = WAL")

@@ -73,7 +73,7 @@ def make_person(folder: Path, policy: Policy, source: Source, **options: Any) ->
     if not template.exists():
         empty = Vault.create(template)
         empty.import_rows("trips", {"distance": "REAL", "secret": "TEXT"}, [])
-        empty.share("trips", ["distance"])
+        empty.grant("trips", ["distance"])
     vault = Vault(Path(shutil.copy(template, folder / "ann.db")))
     return Device(
         vault,

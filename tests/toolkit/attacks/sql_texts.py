@@ -13,7 +13,7 @@ from deniable.errors import (
     CellError,
     DeadlineError,
     ForbiddenSqlError,
-    NotSharedError,
+    NotGrantedError,
     SandboxError,
     TooComplexError,
     TooManyRowsError,
@@ -26,7 +26,7 @@ __all__ = ["BENIGN", "HEX_LITERAL", "HOSTILE", "QUOTED", "STOPPED", "build", "li
 # A bomb that runs is stopped by one of these; which comes first depends on the machine.
 STOPPED = (DeadlineError, TooMuchMemoryError, TooManyRowsError)
 
-# age, city: shared
+# age, city: granted
 PEOPLE = [(31, "Lyon"), (44, "Nice"), (31, "Lyon"), (58, "Metz"), (None, "Nice")]
 VISITS = [
     (1, 12.5, "2026-03-01 08:15:00"),
@@ -43,7 +43,7 @@ _SCHEMAS = {
         CREATE TABLE made (x INTEGER, double_salary INTEGER AS (2 * x));
         """
     ),
-    # What is shared has the same names and affinities here. All else differs: other columns (one
+    # What is granted has the same names and affinities here. All else differs: other columns (one
     # without a name, one about health), types as they are written, keys, defaults, collations,
     # indexes that walk the rows in the order of hidden columns.
     2: (
@@ -68,8 +68,8 @@ _COMMON = """
 
 
 def build(path: Path, secret: int) -> Vault:
-    """A vault of which all that is not shared depends on `secret` (1 or 2), and nothing that is
-    shared does."""
+    """A vault of which all that is not granted depends on `secret` (1 or 2), and nothing that is
+    granted does."""
     vault = Vault.create(path)
     if secret == 2:
         _recode(path, "UTF-16be", 1024)
@@ -99,8 +99,8 @@ def build(path: Path, secret: int) -> Vault:
     connection.execute("ANALYZE")
     connection.commit()
     connection.close()
-    vault.share("people", ["age", "city"])
-    vault.share("visits", ["person", "minutes", "at"])
+    vault.grant("people", ["age", "city"])
+    vault.grant("visits", ["person", "minutes", "at"])
     return vault
 
 
@@ -156,137 +156,137 @@ LONG = f"'{'a' * 3000}'"
 # What it tries, the SQL, and how it must be refused.
 HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     # other tables
-    ("an unshared table", "SELECT entry FROM diary", NotSharedError),
-    ("the number of its rows", "SELECT count(*) FROM diary", NotSharedError),
-    ("whether it has rows", "SELECT EXISTS (SELECT 1 FROM diary)", NotSharedError),
-    ("a table as a set", "SELECT 'entry 1' IN (SELECT entry FROM diary)", NotSharedError),
-    ("a table as a set, by name", "SELECT (1, 'entry 1', 1000) IN diary", NotSharedError),
-    ("a table by schema", "SELECT * FROM main.diary", NotSharedError),
-    ("a table in quotes", 'SELECT "entry" FROM "DIARY"', NotSharedError),
-    ("a table in brackets", "SELECT d.[entry] FROM [diary] AS d", NotSharedError),
-    ("a table under an alias", "SELECT people.entry FROM diary AS people", NotSharedError),
+    ("a withheld table", "SELECT entry FROM diary", NotGrantedError),
+    ("the number of its rows", "SELECT count(*) FROM diary", NotGrantedError),
+    ("whether it has rows", "SELECT EXISTS (SELECT 1 FROM diary)", NotGrantedError),
+    ("a table as a set", "SELECT 'entry 1' IN (SELECT entry FROM diary)", NotGrantedError),
+    ("a table as a set, by name", "SELECT (1, 'entry 1', 1000) IN diary", NotGrantedError),
+    ("a table by schema", "SELECT * FROM main.diary", NotGrantedError),
+    ("a table in quotes", 'SELECT "entry" FROM "DIARY"', NotGrantedError),
+    ("a table in brackets", "SELECT d.[entry] FROM [diary] AS d", NotGrantedError),
+    ("a table under an alias", "SELECT people.entry FROM diary AS people", NotGrantedError),
     (
         "a table in a union",
         "SELECT age FROM people UNION ALL SELECT entry FROM diary",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
         "a table as a limit",
         "SELECT age FROM people LIMIT (SELECT count(*) FROM diary)",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("a table that is not there", "SELECT x FROM nowhere", NotSharedError),
-    ("a join without a condition", "SELECT p.age FROM people p LEFT JOIN diary", NotSharedError),
-    ("a full join on nothing", "SELECT p.age FROM people p FULL JOIN diary ON 1", NotSharedError),
+    ("a table that is not there", "SELECT x FROM nowhere", NotGrantedError),
+    ("a join without a condition", "SELECT p.age FROM people p LEFT JOIN diary", NotGrantedError),
+    ("a full join on nothing", "SELECT p.age FROM people p FULL JOIN diary ON 1", NotGrantedError),
     (
         "a count inside a count",
         "SELECT count(*) FROM (SELECT 1 FROM (SELECT 2 FROM diary))",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
         "a count of a union",
         "SELECT count(*) FROM (SELECT 1 FROM people UNION ALL SELECT 2 FROM diary)",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
         "a CTE that is not read",
         "WITH d AS (SELECT 1 FROM diary) SELECT count(*) FROM d, people",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("a scalar", "SELECT (SELECT 7 FROM diary LIMIT 1 OFFSET 3)", NotSharedError),
-    ("a row of a table", "SELECT (SELECT * FROM diary) = (1, 'entry 1', 1000)", NotSharedError),
-    ("the declaration itself", "SELECT * FROM deniable_shared", NotSharedError),
-    ("a view of unshared columns", "SELECT salary FROM rich", NotSharedError),
-    ("a view of shared columns", "SELECT age FROM ages", NotSharedError),
-    ("the number of a view's rows", "SELECT count(*) FROM rich", NotSharedError),
+    ("a scalar", "SELECT (SELECT 7 FROM diary LIMIT 1 OFFSET 3)", NotGrantedError),
+    ("a row of a table", "SELECT (SELECT * FROM diary) = (1, 'entry 1', 1000)", NotGrantedError),
+    ("the declaration itself", "SELECT * FROM deniable_shared", NotGrantedError),
+    ("a view of withheld columns", "SELECT salary FROM rich", NotGrantedError),
+    ("a view of granted columns", "SELECT age FROM ages", NotGrantedError),
+    ("the number of a view's rows", "SELECT count(*) FROM rich", NotGrantedError),
     (
         "a CTE with a view's name",
         "WITH rich AS (SELECT salary FROM people) SELECT * FROM rich",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("a generated column", "SELECT double_salary FROM made", NotSharedError),
-    # unshared columns
-    ("an unshared column", "SELECT salary FROM people", NotSharedError),
-    ("a column that is not there", "SELECT wings FROM people", NotSharedError),
-    ("a column in a condition", "SELECT count(*) FROM people WHERE salary > 500", NotSharedError),
-    ("a column in an order", "SELECT age FROM people ORDER BY salary LIMIT 1", NotSharedError),
-    ("a column in a group", "SELECT count(*) FROM people GROUP BY note", NotSharedError),
+    ("a generated column", "SELECT double_salary FROM made", NotGrantedError),
+    # withheld columns
+    ("a withheld column", "SELECT salary FROM people", NotGrantedError),
+    ("a column that is not there", "SELECT wings FROM people", NotGrantedError),
+    ("a column in a condition", "SELECT count(*) FROM people WHERE salary > 500", NotGrantedError),
+    ("a column in an order", "SELECT age FROM people ORDER BY salary LIMIT 1", NotGrantedError),
+    ("a column in a group", "SELECT count(*) FROM people GROUP BY note", NotGrantedError),
     (
         "a column in HAVING",
         "SELECT city FROM people GROUP BY city HAVING max(salary) > 5",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("a column in a subquery", "SELECT s FROM (SELECT salary AS s FROM people)", NotSharedError),
+    ("a column in a subquery", "SELECT s FROM (SELECT salary AS s FROM people)", NotGrantedError),
     (
         "a column in a CTE",
         "WITH s(x) AS (SELECT salary FROM people) SELECT x FROM s",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
         "a correlated subquery",
         "SELECT (SELECT 1 FROM visits v WHERE v.place = p.city) FROM people p",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("a join condition", "SELECT 1 FROM people p JOIN visits v ON p.note = v.at", NotSharedError),
-    ("a filter", "SELECT count(*) FILTER (WHERE salary > 1) FROM people", NotSharedError),
-    ("a window's order", "SELECT rank() OVER (ORDER BY salary) FROM people", NotSharedError),
+    ("a join condition", "SELECT 1 FROM people p JOIN visits v ON p.note = v.at", NotGrantedError),
+    ("a filter", "SELECT count(*) FILTER (WHERE salary > 1) FROM people", NotGrantedError),
+    ("a window's order", "SELECT rank() OVER (ORDER BY salary) FROM people", NotGrantedError),
     (
         "a window's partition",
         "SELECT count(*) OVER w FROM people WINDOW w AS (PARTITION BY note)",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("a column's type", "SELECT typeof(salary) FROM people", NotSharedError),
-    ("a column's length", "SELECT max(length(note)) FROM people", NotSharedError),
-    ("the key", "SELECT id FROM people", NotSharedError),
-    ("the row number as key", "SELECT rowid FROM people", NotSharedError),
-    ("the row number", "SELECT rowid FROM visits", NotSharedError),
-    ("the row number by another name", "SELECT oid FROM visits", NotSharedError),
+    ("a column's type", "SELECT typeof(salary) FROM people", NotGrantedError),
+    ("a column's length", "SELECT max(length(note)) FROM people", NotGrantedError),
+    ("the key", "SELECT id FROM people", NotGrantedError),
+    ("the row number as key", "SELECT rowid FROM people", NotGrantedError),
+    ("the row number", "SELECT rowid FROM visits", NotGrantedError),
+    ("the row number by another name", "SELECT oid FROM visits", NotGrantedError),
     (
         "the row number by a third name",
         "SELECT count(*) FROM visits WHERE _rowid_ = 2",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
-        "USING over an unshared column",
+        "USING over a withheld column",
         "SELECT count(*) FROM people JOIN (SELECT 1001 AS salary) USING (salary)",
         BadSqlError,
     ),
     (
-        "NATURAL over an unshared table",
+        "NATURAL over a withheld table",
         "SELECT count(*) FROM diary NATURAL JOIN (SELECT 'entry 1' AS entry)",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
         "USING between two tables",
         "SELECT p.age FROM people p FULL JOIN diary d USING(salary)",
-        NotSharedError,
+        NotGrantedError,
     ),
     (
         "NATURAL behind a comment",
         "SELECT count(*) FROM people/**/natural/**/left JOIN diary",
-        NotSharedError,
+        NotGrantedError,
     ),
-    ("NATURAL behind a hex literal", HEX_LITERAL, NotSharedError),
+    ("NATURAL behind a hex literal", HEX_LITERAL, NotGrantedError),
     (
         "USING behind a hex literal",
         "SELECT a.age FROM people a JOIN people b ON 0x1using(salary)",
         BadSqlError,
     ),
-    ("a column without a name, in brackets", "SELECT people.[] FROM people", NotSharedError),
+    ("a column without a name, in brackets", "SELECT people.[] FROM people", NotGrantedError),
     (
         "a column without a name, in an order",
         "SELECT age FROM people ORDER BY people.`` LIMIT 1",
-        NotSharedError,
+        NotGrantedError,
     ),
     ("group_concat", "SELECT group_concat(salary) FROM people", ForbiddenSqlError),
     # the schema, the engine, the connection
-    ("sqlite_master", "SELECT sql FROM sqlite_master", NotSharedError),
-    ("sqlite_schema", "SELECT name FROM sqlite_schema", NotSharedError),
-    ("the number of tables", "SELECT count(*) FROM sqlite_master", NotSharedError),
-    ("the temporary schema", "SELECT * FROM sqlite_temp_master", NotSharedError),
-    ("the number of temporary tables", "SELECT count(*) FROM temp.sqlite_schema", NotSharedError),
-    ("sqlite_sequence", "SELECT seq FROM sqlite_sequence", NotSharedError),
-    ("sqlite_stat1", "SELECT stat FROM sqlite_stat1", NotSharedError),
+    ("sqlite_master", "SELECT sql FROM sqlite_master", NotGrantedError),
+    ("sqlite_schema", "SELECT name FROM sqlite_schema", NotGrantedError),
+    ("the number of tables", "SELECT count(*) FROM sqlite_master", NotGrantedError),
+    ("the temporary schema", "SELECT * FROM sqlite_temp_master", NotGrantedError),
+    ("the number of temporary tables", "SELECT count(*) FROM temp.sqlite_schema", NotGrantedError),
+    ("sqlite_sequence", "SELECT seq FROM sqlite_sequence", NotGrantedError),
+    ("sqlite_stat1", "SELECT stat FROM sqlite_stat1", NotGrantedError),
     ("a pragma", "PRAGMA table_info(diary)", ForbiddenSqlError),
     ("a pragma as a table", "SELECT name FROM pragma_table_info('diary')", ForbiddenSqlError),
     ("counting a pragma", "SELECT count(*) FROM pragma_table_list", ForbiddenSqlError),
@@ -294,12 +294,12 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
     ("lifting the guard", "PRAGMA query_only = 0", ForbiddenSqlError),
     ("the pages of the file", "SELECT count(*) FROM dbstat", ForbiddenSqlError),
     ("the statements", "SELECT count(*) FROM sqlite_stmt", ForbiddenSqlError),
-    ("full text search", "SELECT words FROM search WHERE search MATCH 'word1'", NotSharedError),
-    ("the parts of the search", "SELECT c0 FROM search_content", NotSharedError),
+    ("full text search", "SELECT words FROM search WHERE search MATCH 'word1'", NotGrantedError),
+    ("the parts of the search", "SELECT c0 FROM search_content", NotGrantedError),
     ("JSON as a table", "SELECT count(*) FROM json_each('[1,2]')", ForbiddenSqlError),
     ("JSON as a function", "SELECT json_array(1)", ForbiddenSqlError),
     ("a JSON operator", "SELECT city ->> 'x' FROM people", ForbiddenSqlError),
-    ("generate_series", "SELECT count(*) FROM generate_series(1, 1000000000)", NotSharedError),
+    ("generate_series", "SELECT count(*) FROM generate_series(1, 1000000000)", NotGrantedError),
     ("the version", "SELECT sqlite_version()", ForbiddenSqlError),
     ("the source", "SELECT sqlite_source_id()", ForbiddenSqlError),
     ("the build", "SELECT sqlite_compileoption_get(1)", ForbiddenSqlError),
@@ -482,7 +482,7 @@ HOSTILE: list[tuple[str, str, type[SandboxError]]] = [
         f"SELECT p1.city || {LONG} AS c FROM {joined(12)} ORDER BY c",
         TooMuchMemoryError,
     ),
-    ("distinct rows", f"SELECT count(DISTINCT p0.id) FROM {joined(3)}", NotSharedError),
+    ("distinct rows", f"SELECT count(DISTINCT p0.id) FROM {joined(3)}", NotGrantedError),
     (
         "rows kept for later",
         f"WITH b AS MATERIALIZED (SELECT {LONG} || p0.age v FROM {joined(20)}) SELECT 1 FROM b",
@@ -546,10 +546,10 @@ BENIGN: list[tuple[str, str, list[tuple[guard.Cell, ...]]]] = [
     ("infinity", "SELECT 9e999, -9e999", [(float("inf"), float("-inf"))]),
     ("letters of all kinds", "SELECT 'é 漢 🜁' AS \"größe\"", [("é 漢 🜁",)]),
     ("no rows", "SELECT age FROM people WHERE age > 1000", []),
-    ("all columns that are shared", "SELECT * FROM people WHERE age > 40 ORDER BY age", [(44, "Nice"), (58, "Metz")]),
+    ("all columns that are granted", "SELECT * FROM people WHERE age > 40 ORDER BY age", [(44, "Nice"), (58, "Metz")]),
     ("all columns of an alias", "SELECT p.* FROM people p WHERE age = 58", [(58, "Metz")]),
     ("NATURAL where nothing is in common", "SELECT count(*) FROM people NATURAL JOIN (SELECT 'note 1' AS note)", [(5,)]),
-    ("NATURAL over a shared column", "SELECT count(*) FROM people NATURAL JOIN (SELECT 31 AS age)", [(2,)]),
+    ("NATURAL over a granted column", "SELECT count(*) FROM people NATURAL JOIN (SELECT 31 AS age)", [(2,)]),
     ("USING", "SELECT city FROM people JOIN (SELECT 58 AS age) USING (age)", [("Metz",)]),
     ("trim with a list of characters", "SELECT trim('xxyabyx', 'xy'), ltrim(city, 'Metz') FROM people WHERE age = 58", [("ab", "")]),
     ("the order of the cells", "SELECT age, city FROM people", [(None, "Nice"), (31, "Lyon"), (31, "Lyon"), (44, "Nice"), (58, "Metz")]),

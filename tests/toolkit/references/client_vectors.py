@@ -654,7 +654,7 @@ class Rows:
         self._db = sqlite3.connect(self.vault.path, isolation_level=None)
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("CREATE TABLE t (a, b)")  # without types, so that SQLite converts nothing
-        self.vault.share("t", ["a", "b"])
+        self.vault.grant("t", ["a", "b"])
 
     def show(self, rows: Sequence[Sequence[Any]], sql: str) -> list[list[Any]]:
         """Put these rows in the vault; gives what the SQL finds, in the sandbox's order."""

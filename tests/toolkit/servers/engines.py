@@ -580,7 +580,7 @@ def adaptive_log(n_proxies: int = 2, seed: int = 8) -> Scenario:
         columns=[Column("age", ["[0,inf)", "[18,inf)", "[40,inf)", "[65,inf)"], overlapping=True)],
         ones=2,
         mechanism={"name": "TwoCoin", "p": 0.5, "q": 0.5},
-        budget=Budget(epsilon=500.0, error=0.05),
+        budget=Budget(epsilon=500.0, margin=0.05),
         envelope=ranges,
     )
     signed = [sign(base, KEY)]

@@ -72,7 +72,9 @@ def count_and_keep(folder: Path, now: int, proxies: Sequence[str], ready: Any) -
     state = State(folder / "state.db", proxies)
     logs = [EmbeddedLog(folder / f"log{i}.db") for i in range(len(proxies))]
     engine = Engine(state, logs, EngineLimits(**LIMITS), lambda: now, settings_in(folder))
-    keeper = keeping.Keeper(connect(folder / "state.db"), settings_in(folder), lambda: now)
+    keeper = keeping.HistoryMaintainer(
+        connect(folder / "state.db"), settings_in(folder), lambda: now
+    )
 
     def keep() -> None:
         while True:

@@ -18,7 +18,7 @@ from deniable.audit.vault_pairs import made_pair
 from deniable.client import device
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt
-from deniable.client.sandbox.interface import FoundAnswer, SandboxTask
+from deniable.client.sandbox.interface import SandboxAnswer, SandboxTask
 from deniable.client.storage.store import StoreTransaction
 from deniable.errors import ParameterError
 from deniable.privacy.ledger import Limit
@@ -59,7 +59,7 @@ def test_devices_live_under_the_operator_s_policy(tmp_path: Path) -> None:
     seen: list[Policy] = []
 
     class Noting(SlowDevice):
-        def _read(self, query: Query, task: SandboxTask) -> FoundAnswer:
+        def _read(self, query: Query, task: SandboxTask) -> SandboxAnswer:
             seen.append(self.policy)
             return super()._read(query, task)
 
@@ -129,7 +129,7 @@ class BucketsOnTheMainThread(SlowDevice):
     """Rows are put into buckets after the SQL, without a deadline, by patterns of unbounded
     cost."""
 
-    def _read(self, query: Query, task: SandboxTask) -> FoundAnswer:
+    def _read(self, query: Query, task: SandboxTask) -> SandboxAnswer:
         with closing(sqlite3.connect(self.vault.path)) as connection:
             (largest,) = connection.execute("SELECT max(distance) FROM audit_rows").fetchone()
         ends = time.process_time() + 3.0

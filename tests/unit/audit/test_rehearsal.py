@@ -18,15 +18,15 @@ from deniable.aggregator.counting.join import IdSet
 from deniable.aggregator.windows.window import Window
 from deniable.audit.rehearsal.liars import flagged_from, poisoning_bound
 from deniable.audit.rehearsal.people import assumed_proportions, rehearsed_query
-from deniable.audit.rehearsal.playing import Parts, play, target_label
 from deniable.audit.rehearsal.rehearsal import Rehearsal, ScenarioOutcome, rehearse
+from deniable.audit.rehearsal.scenario_run import Parts, play, target_label
 from deniable.audit.rehearsal.scenarios import SCENARIOS, Faults
 from deniable.audit.rehearsal.scoring import accuracy, window_notes
 from deniable.cli import cli
 from deniable.errors import ParameterError
 from deniable.local.system import LocalSystem
 from deniable.mechanisms.protocols.unary import UnaryReports
-from deniable.proxy.intake.seen import SeenIds
+from deniable.proxy.intake.seen import EpochIds
 from deniable.proxy.intake.uploads import Intake
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_rehearsal(outcomes: dict[str, ScenarioOutc
 
 
 def test_answers_that_are_counted_twice_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SeenIds, "add", lambda *_: None)  # proxies forget what they had
+    monkeypatch.setattr(EpochIds, "add", lambda *_: None)  # proxies forget what they had
     monkeypatch.setattr(IdSet, "add", lambda *_: None)  # and so does the aggregator
     found = outcome(small(), "replays")
     assert any(text.endswith("answers were counted more than once") for text in found.defects)

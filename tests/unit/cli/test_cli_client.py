@@ -38,7 +38,7 @@ def deniable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.chdir(tmp_path)
     vault = Vault.create("ann.db")
     vault.import_rows("trips", {"distance": "REAL"}, [(3.5,)])
-    vault.share("trips", ["distance"])
+    vault.grant("trips", ["distance"])
     KeyRing([TrustedKey(KEY.public)]).save("ring.json")
 
     def command(*arguments: str, code: int = 0) -> str:

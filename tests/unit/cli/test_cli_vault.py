@@ -49,25 +49,25 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_vault_is_made_filled_shared_and_shown(deniable: Command) -> None:
     steps = [
-        (("init", "ann.db"), "ann.db is an empty vault. Nothing is shared.\n"),
+        (("init", "ann.db"), "ann.db is an empty vault. Nothing is granted.\n"),
         (("show", "ann.db"), "The vault is empty.\n"),
         (
             ("import", "ann.db", "--table", "rides", "rides.csv"),
-            "2 rows added to rides. Nothing is shared.\n",
+            "2 rows added to rides. Nothing is granted.\n",
         ),
         (
-            ("share", "ann.db", "rides", "km"),
-            "rides (2 rows): Shared: km. Not shared: started, city.\n",
+            ("grant", "ann.db", "rides", "km"),
+            "rides (2 rows): Granted: km. Withheld: started, city.\n",
         ),
         (
-            ("share", "ann.db", "rides", "city", "started"),
-            "rides (2 rows): Shared: started, km, city. Nothing is held back.\n",
+            ("grant", "ann.db", "rides", "city", "started"),
+            "rides (2 rows): Granted: started, km, city. Nothing is withheld.\n",
         ),
         (
-            ("unshare", "ann.db", "rides", "started"),
-            "rides (2 rows): Shared: km, city. Not shared: started.\n",
+            ("withdraw", "ann.db", "rides", "started"),
+            "rides (2 rows): Granted: km, city. Withheld: started.\n",
         ),
-        (("unshare", "ann.db", "rides"), "rides (2 rows): Nothing is shared.\n"),
+        (("withdraw", "ann.db", "rides"), "rides (2 rows): Nothing is granted.\n"),
     ]
     for arguments, printed in steps:
         assert deniable("vault", *arguments) == (0, printed, "")
@@ -77,12 +77,12 @@ def test_show_gives_json_to_programs(deniable: Command) -> None:
     for arguments in (
         ("init", "a.db"),
         ("import", "a.db", "--table", "rides", "rides.csv"),
-        ("share", "a.db", "rides", "km"),
+        ("grant", "a.db", "rides", "km"),
     ):
         deniable("vault", *arguments)
     code, out, _ = deniable("vault", "show", "a.db", "--json")
     assert code == 0
-    table = {"table": "rides", "rows": 2, "shared": ["km"], "not_shared": ["started", "city"]}
+    table = {"table": "rides", "rows": 2, "granted": ["km"], "withheld": ["started", "city"]}
     assert json.loads(out) == {"file": "a.db", "tables": [table]}
 
 
@@ -95,10 +95,10 @@ def test_an_error_is_one_line_and_changes_nothing(deniable: Command, folder: Pat
     for arguments, words in (
         (("init", "a.db"), "a.db exists already"),
         (("show", "b.db"), "b.db cannot be opened: No such file or directory"),
-        (("share", "b.db", "rides", "km"), "b.db cannot be opened"),
-        (("share", "a.db", "rides", "speed"), "column 'speed' is not an ordinary column of rides"),
-        (("share", "a.db", "walks", "km"), "there is no ordinary table 'walks'"),
-        (("unshare", "a.db", "rides"), "nothing of table 'rides' is shared"),
+        (("grant", "b.db", "rides", "km"), "b.db cannot be opened"),
+        (("grant", "a.db", "rides", "speed"), "column 'speed' is not an ordinary column of rides"),
+        (("grant", "a.db", "walks", "km"), "there is no ordinary table 'walks'"),
+        (("withdraw", "a.db", "rides"), "nothing of table 'rides' is granted"),
         (
             ("import", "a.db", "--table", "rides", "bad.csv"),
             "row 1, column 'km': the cell is not REAL",
@@ -124,8 +124,8 @@ def test_every_command_of_the_vault_explains_itself() -> None:
         "import",
         "record",
         "keep",
-        "share",
-        "unshare",
+        "grant",
+        "withdraw",
         "show",
         "sandbox",
     }
@@ -161,11 +161,11 @@ def test_a_command_is_loaded_only_when_it_runs(deniable: Command) -> None:
         " m.startswith('deniable.cli')))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own code
-    shared = [
+    granted = [
         "deniable.cli",
         *(f"deniable.cli.{name}" for name in ("examples", "helping", "output", "tables")),
     ]
-    assert out.stdout.strip() == str(shared)
+    assert out.stdout.strip() == str(granted)
     assert "vault" in COMMANDS
     code_unknown, _, err = deniable("vaults")
     assert code_unknown == 2

@@ -670,7 +670,7 @@ def test_nothing_that_is_kept_tells_what_the_true_answer_was(tmp_path: Path) -> 
         folder.mkdir()
         vault = Vault.create(folder / "ann.db")
         vault.import_rows("life", {"place": "TEXT"}, [(value,)])
-        vault.share("life", ["place"])
+        vault.grant("life", ["place"])
         store = Store(folder / "store", durable=False)
         device = Device(vault, make_policy(query), store, source=seeded_source(1), isolated=False)
         receipt = device.answer(signed(query), at(0))

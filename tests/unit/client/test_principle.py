@@ -174,7 +174,7 @@ def test_no_error_on_the_way_from_the_data_to_the_report_is_silence(
 
     raised: list[bool] = []
 
-    def answer(*arguments: Any, **options: Any) -> sandbox.FoundAnswer:
+    def answer(*arguments: Any, **options: Any) -> sandbox.SandboxAnswer:
         found = real(*arguments, **options)
         if found.buckets == [8]:
             raised.append(True)
@@ -234,7 +234,7 @@ def seen_over_time(
 
     def answer(
         vault: Vault, task: sandbox.SandboxTask, *arguments: Any, **options: Any
-    ) -> sandbox.FoundAnswer:
+    ) -> sandbox.SandboxAnswer:
         found = real(vault, task, *arguments, **options)
         clock.sleep(TAKES[distance])
         return task.nothing() if TAKES[distance] > device.policy.deadline else found
@@ -284,7 +284,7 @@ def test_a_read_that_does_not_end_is_answered_in_time(
     )
     released = threading.Event()
 
-    def answer(*_: Any, **options: Any) -> sandbox.FoundAnswer:
+    def answer(*_: Any, **options: Any) -> sandbox.SandboxAnswer:
         released.wait(60)
         raise AssertionError
 
@@ -302,7 +302,7 @@ def test_a_read_that_does_not_end_is_answered_in_time(
 
 
 def asked_two_ways() -> list[Query]:
-    """SQL that compiles on what is shared, and SQL that does not; the first is answered first."""
+    """SQL that compiles on what is granted, and SQL that does not; the first is answered first."""
     return [
         asked(id="a", serial=9, mechanism=MECHANISM),
         asked(id="b", mechanism=MECHANISM, sql="SELECT secret FROM trips"),
@@ -347,8 +347,8 @@ def test_a_vault_that_takes_long_to_copy_does_not_keep_sql_from_being_refused(
 def test_a_vault_that_its_owner_is_writing_to_does_not_change_what_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """What was shared when the vault could last be read decides; what is only refused is refused in
-    any case."""
+    """What was granted when the vault could last be read decides; what is only refused is refused
+    in any case."""
     idle, writing = (make_patient(tmp_path / name, monkeypatch) for name in ("idle", "writing"))
     for device in (idle, writing):
         set_rows(device.vault, [3.5])

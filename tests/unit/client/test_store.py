@@ -124,14 +124,14 @@ def test_a_store_of_version_2_learns_what_is_shared(tmp_path: Path) -> None:
             book._db.execute(f"ALTER TABLE queue DROP COLUMN {column}")
         book._db.execute("PRAGMA user_version = 2")
     with device.store.transaction() as book:
-        assert book.shared() is None
+        assert book.granted() is None
     assert device.answer(signed(asked()), at(0)).outcome == "answered"
     with device.store.transaction() as book:
-        assert book.shared() == (("trips", (("distance", "REAL"),)),)
-    device.vault.unshare("trips")
+        assert book.granted() == (("trips", (("distance", "REAL"),)),)
+    device.vault.withdraw("trips")
     assert device.answer(signed(asked()), at(1)).reason == "not shared"
     with device.store.transaction() as book:
-        assert book.shared() == ()
+        assert book.granted() == ()
 
 
 # --- restored from a backup

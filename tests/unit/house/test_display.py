@@ -211,7 +211,7 @@ def made_examples() -> list[Any]:
         plan_graph(500, 2.0, mean_degree=10),
         released,
         compare_models(
-            {"city": [NASTY] * 600 + ["b"] * 400}, "city", labels=[NASTY, "b"], repetitions=2
+            {"city": [NASTY] * 600 + ["b"] * 400}, "city", labels=[NASTY, "b"], trials=2
         ),
         audit_mechanism(DirectEncoding(2, 1.0), n=40_000, source=seeded_source(1)),
         window,

@@ -25,11 +25,11 @@ SOURCE = Path(deniable.__file__).parent
 
 # A room imports only rooms above it in this list.
 ROOMS = [
+    "renames",
     "exports",
     "error_bases",
     "errors",
     "documents",
-    "renames",
     "registries",
     "randomness",
     "scripted_randomness",

@@ -374,7 +374,7 @@ def some_results() -> dict[str, Any]:
         **released(),
         **of_graphs(),
         "models": compare_models(
-            {"city": ["Oslo"] * 600 + ["Rome"] * 400}, "city", epsilon=1.0, repetitions=3, seed=1
+            {"city": ["Oslo"] * 600 + ["Rome"] * 400}, "city", epsilon=1.0, trials=3, seed=1
         ),
         "audit": audit_mechanism(DirectEncoding(4, 1.0), n=20_000, source=seeded_source(1)),
         "texts": texts.estimate(

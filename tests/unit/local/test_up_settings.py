@@ -329,7 +329,7 @@ def make_vault_folder(folder: Path) -> str:
     for who, miles in people.items():
         vault = Vault.create(folder / "vaults" / f"{who}.db")
         vault.import_rows("trips", {"miles": "REAL"}, [(each,) for each in miles])
-        vault.share("trips", ["miles"])
+        vault.grant("trips", ["miles"])
     return UP.replace('table = "trips.csv"', 'vaults = "vaults"').replace('owner = "taxi"', "")
 
 

@@ -18,7 +18,7 @@ from deniable.planning.feedback import (
     best_setting,
     decide,
     expected_error,
-    lasting_rate,
+    sustainable_rate,
 )
 from deniable.privacy.response import sampled_epsilon
 
@@ -38,14 +38,14 @@ def loss(setting: Setting) -> float:
 
 
 @pytest.mark.parametrize(
-    ("people", "proportion", "wish"),
+    ("people", "proportion", "margin"),
     list(product([2_000, 20_000, 500_000], [0.0, 0.05, 0.4], [0.01, 0.03])),
 )
 def test_a_plan_keeps_to_its_limits_and_meets_its_target_where_any_setting_does(
-    people: float, proportion: float, wish: float
+    people: float, proportion: float, margin: float
 ) -> None:
     outlook = Outlook(people, [proportion, 1 - proportion])
-    setting, error = best_setting(LIMITS, outlook, wish)
+    setting, error = best_setting(LIMITS, outlook, margin)
     assert 0.05 <= setting.sampling <= 1
     assert 0.1 <= setting.coins["p"] <= 0.6
     assert 0.2 <= setting.coins["q"] <= 0.8
@@ -55,8 +55,8 @@ def test_a_plan_keeps_to_its_limits_and_meets_its_target_where_any_setting_does(
         expected_error(a, b, 1.0, outlook)
         for a, b in zip(COINS.a.tolist(), COINS.b.tolist(), strict=True)
     )
-    if most <= wish:
-        assert error <= wish * (1 + 1e-9)
+    if most <= margin:
+        assert error <= margin * (1 + 1e-9)
     else:
         assert error == pytest.approx(most)
 
@@ -107,10 +107,10 @@ def test_what_lasts_comes_before_what_is_least_told() -> None:
 def test_a_budget_lasts_with_the_stated_probability() -> None:
     """20,000 simulated people, seed 2: at least 97 % of them have budget to the end."""
     epsilon, epochs, budget = 2.0, 200, 100.0
-    sampling = lasting_rate(budget, epochs, epsilon) / epsilon
+    sampling = sustainable_rate(budget, epochs, epsilon) / epsilon
     answers = np.random.default_rng(2).binomial(epochs, sampling, 20_000)
     assert np.mean(answers * epsilon <= budget) >= 0.97
-    assert lasting_rate(budget, 0, epsilon) == math.inf
+    assert sustainable_rate(budget, 0, epsilon) == math.inf
 
 
 def test_nothing_changes_between_seven_tenths_of_the_wish_and_the_wish() -> None:

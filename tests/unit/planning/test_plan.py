@@ -28,7 +28,7 @@ from deniable import (
 )
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
 from deniable.mechanisms.exact import log_ratio
-from deniable.planning import ExpectedSpread, trade_off
+from deniable.planning import ProportionVariance, trade_off
 from deniable.planning.request import PlanRequest
 from toolkit.references.laws import FALSE_ALARM, exact_laws
 
@@ -139,7 +139,7 @@ def test_no_parameters_of_two_coins_do_better() -> None:
     rng = np.random.default_rng(1)
     for p, q in rng.uniform(0.01, 0.99, (1_000, 2)):
         s = privacy.largest_sampling(privacy.bit_epsilon(p, q), 0.7)
-        spread = ExpectedSpread.of(BinaryResponse(p, q))
+        spread = ProportionVariance.of(BinaryResponse(p, q))
         assert spread.smallest_proportion(0.05, s * 100_000) >= made.smallest_proportion * (
             1 - 1e-6
         )
@@ -161,7 +161,7 @@ def test_no_other_epsilon_does_better(name: str, tolerance: float) -> None:
     for epsilon in np.linspace(0.7, 8, 300):
         mechanism = getattr(deniable, name)(20, float(epsilon))
         n = privacy.largest_sampling(mechanism.epsilon, 0.7) * 100_000
-        assert ExpectedSpread.of(mechanism).stderr(0.1, n) >= made.stderr() * (1 - tolerance)
+        assert ProportionVariance.of(mechanism).stderr(0.1, n) >= made.stderr() * (1 - tolerance)
 
 
 def test_no_other_two_coins_for_bits_do_better() -> None:
@@ -170,10 +170,10 @@ def test_no_other_two_coins_for_bits_do_better() -> None:
     )
     for b in np.linspace(0.01, 0.6, 300):
         odds = math.exp(1.5) * b / (1 - b)
-        assert ExpectedSpread.of(UnaryEncoding(40, odds / (1 + odds), float(b))).stderr(
+        assert ProportionVariance.of(UnaryEncoding(40, odds / (1 + odds), float(b))).stderr(
             0.3, 100_000
         ) >= made.stderr() * (1 - 1e-5)
-    assert made.stderr() < ExpectedSpread.of(OptimizedUnary(40, 1.5)).stderr(0.3, 100_000)
+    assert made.stderr() < ProportionVariance.of(OptimizedUnary(40, 1.5)).stderr(0.3, 100_000)
 
 
 def test_a_cap_on_the_local_epsilon_is_kept_and_costs_precision() -> None:
@@ -237,7 +237,7 @@ def test_the_least_local_epsilon_is_the_inverse_of_the_others(buckets: int) -> N
             # Less than a local epsilon 1 % below the stated one is not enough for the target.
             mechanism = getattr(deniable, rival.mechanism)(max(buckets, 2), 0.99 * rival.figure)
             assert (
-                ExpectedSpread.of(mechanism).stderr(made.proportion, 100_000)
+                ProportionVariance.of(mechanism).stderr(made.proportion, 100_000)
                 > 0.05 * made.proportion
             )
 
@@ -359,7 +359,7 @@ def test_the_winner_is_the_best_and_the_comparison_tells_the_truth() -> None:
             continue
         mechanism = getattr(deniable, rival.mechanism)(64, 1.0)
         assert rival.figure == pytest.approx(
-            ExpectedSpread.of(mechanism).smallest_proportion(0.1, 100_000), rel=1e-9
+            ProportionVariance.of(mechanism).smallest_proportion(0.1, 100_000), rel=1e-9
         )
         assert rival.report_bytes == len(mechanism.privatize([3], seeded_source(1)).data.tobytes())
         assert made.smallest_proportion <= rival.figure * 1.01
@@ -504,7 +504,9 @@ def test_white_noise_is_refused_with_the_figure_that_shows_it() -> None:
     assert stated == pytest.approx(
         min(
             1.959964
-            * ExpectedSpread.of(m).stderr(0.01, 1_000 * privacy.largest_sampling(m.epsilon, 0.7))
+            * ProportionVariance.of(m).stderr(
+                0.01, 1_000 * privacy.largest_sampling(m.epsilon, 0.7)
+            )
             for m in (BinaryResponse.from_epsilon(e) for e in np.linspace(0.7, 4, 200).tolist())
         ),
         rel=1e-3,

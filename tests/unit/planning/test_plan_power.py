@@ -10,7 +10,7 @@ from scipy import stats
 
 from deniable import BinaryResponse, DesignMatrix, DirectEncoding, Mechanism, OptimizedUnary, plan
 from deniable.errors import InfeasiblePlanError, ParameterError, PlanError
-from deniable.planning import ExpectedSpread, detectable_difference, two_group_sample_size
+from deniable.planning import ProportionVariance, detectable_difference, two_group_sample_size
 from toolkit.references.laws import FALSE_ALARM
 
 TRIALS = 20_000
@@ -93,4 +93,4 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"power = 1\.0 must lie strictly between 0 and 1"):
         two_group_sample_size(mechanism, 0.1, 0.2, power=1.0)
     with pytest.raises(PlanError, match="DesignMatrix does not report supported labels"):
-        ExpectedSpread.of(DesignMatrix([[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]))
+        ProportionVariance.of(DesignMatrix([[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]))

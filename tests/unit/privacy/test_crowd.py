@@ -193,7 +193,7 @@ def test_epsilon_and_delta_are_two_sides_of_one_curve() -> None:
         (lambda: crowd_epsilon(1.0, 1.5, 10, 1e-6), "sampling = 1.5 must lie between 0 and 1"),
         (
             lambda: crowd_epsilon(1.0, 0.5, 0, 1e-6),
-            "people = 0 must be a whole number of at least 1",
+            "population = 0 must be a whole number of at least 1",
         ),
         (lambda: crowd_delta(-1.0, 0.5, 5, 0.1), "epsilon = -1.0 must lie between 0"),
         (lambda: crowd_epsilon(1.0, 0.5, 5, 1.0), "delta = 1.0 must be at least 0 and below 1"),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from deniable.errors import RefusedError
-from deniable.proxy.intake.gathered import gather
 from deniable.proxy.intake.quotas import MessageCounts
-from deniable.proxy.intake.seen import SeenIds
+from deniable.proxy.intake.seen import EpochIds
+from deniable.proxy.intake.uploaded_records import gather
 from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload, UploadReceipt
 from deniable.queries.channels import channels_of
 from toolkit.queries import make_query
@@ -155,7 +155,7 @@ def test_ids_that_are_laid_on_the_disk_are_found_as_those_in_memory_are(tmp_path
     random = np.random.default_rng(4)
     ids = random.integers(0, 1 << 64, (2, 60_000), dtype=np.uint64)
     checks = random.integers(0, 1 << 64, 60_000, dtype=np.uint64)
-    laid, kept = SeenIds(tmp_path, largest_run=4000), SeenIds()
+    laid, kept = EpochIds(tmp_path, largest_run=4000), EpochIds()
     for start in range(0, 50_000, 250):
         for seen in (laid, kept):
             seen.add(ids[:, start : start + 250], checks[start : start + 250])

@@ -13,7 +13,7 @@ import pytest
 
 from deniable.errors import LogError, ParameterError, RefusedError
 from deniable.logs.sqlite_log import BlockLog, LogReader
-from deniable.proxy.intake.seen import Checker, SeenIds
+from deniable.proxy.intake.seen import Checker, EpochIds
 from deniable.proxy.intake.spool import Spool
 from deniable.proxy.intake.uploads import Intake, IntakeRules, Upload, UploadReceipt
 from deniable.queries.channels import Channel, channels_of
@@ -555,7 +555,7 @@ def test_the_spool_is_private_and_empty_after_a_flush(place: Place) -> None:
 
 def test_ids_are_told_apart_as_a_dictionary_would_also_when_somebody_chose_them() -> None:
     random = np.random.default_rng(5)
-    seen, known = SeenIds(), dict[tuple[int, int], int]()
+    seen, known = EpochIds(), dict[tuple[int, int], int]()
     for _ in range(60):
         # few high words, in few slots
         ids = random.integers(0, [[6], [40]], (2, 50)).astype(np.uint64) << np.uint64(59)
@@ -583,7 +583,7 @@ def test_all_of_many_random_ids_are_found_again_and_no_others() -> None:
     random = np.random.default_rng(6)
     ids = random.integers(0, 1 << 64, (2, 50_000), dtype=np.uint64)
     checks = random.integers(0, 1 << 64, 50_000, dtype=np.uint64)
-    seen = SeenIds()
+    seen = EpochIds()
     for start in range(0, 40_000, 317):
         part = slice(start, min(start + 317, 40_000))
         seen.add(ids[:, part], checks[part])

@@ -199,7 +199,7 @@ def test_a_form_is_sent_when_it_is_filled_in_and_then_forgotten(tmp_path: Path) 
     assert not mine.forms.filled(form.unverified())
     assert b"bike" not in mine.forms.path.read_bytes()  # overwritten, not only unlinked
     assert mine.answer(form, at(8)).outcome == "waiting"
-    assert mine.vault.shares() == {}  # nothing of it is in the vault that analysts may ask
+    assert mine.vault.grants() == {}  # nothing of it is in the vault that analysts may ask
 
 
 def test_a_choice_that_is_no_bucket_is_refused_without_being_shown(tmp_path: Path) -> None:
@@ -246,14 +246,14 @@ def test_a_value_is_read_only_if_the_owner_shares_it(tmp_path: Path) -> None:
     assert mine.answer(value, at(7)).reason == "not shared"
     mine.vault.record("trips", {"a": 1.5}, at=at(7))
     assert mine.answer(value, at(8)).reason == "not shared"
-    mine.vault.share("trips", ["a"])
+    mine.vault.grant("trips", ["a"])
     assert mine.answer(value, at(9)).outcome == "answered"
 
 
 def test_once_is_charged_once_whatever_versions_follow(tmp_path: Path) -> None:
     mine = device(tmp_path)
     mine.vault.record("t", {"a": 1.5}, at=at(7))
-    mine.vault.share("t", ["a"])
+    mine.vault.grant("t", ["a"])
     once = asked(once=True)
     outcomes = [mine.answer(sign(once, CITY), at(epoch)) for epoch in (7, 8, 9, 7, 6)]
     assert [each.outcome for each in outcomes] == ["answered", *["again"] * 4]
@@ -266,7 +266,7 @@ def test_once_is_charged_once_whatever_versions_follow(tmp_path: Path) -> None:
 def test_once_is_not_decided_by_a_refusal_before_the_coin(tmp_path: Path) -> None:
     mine = device(tmp_path, queue_messages=1)
     mine.vault.record("t", {"a": 1.5}, at=at(7))
-    mine.vault.share("t", ["a"])
+    mine.vault.grant("t", ["a"])
     assert mine.answer(sign(asked(id="first"), CITY), at(7)).outcome == "answered"
     once = sign(asked(id="second", once=True), CITY)
     assert mine.answer(once, at(7)).reason == "queue full"

@@ -21,7 +21,7 @@ from deniable.queries.files import read_query
 from deniable.queries.lasting import silence, silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.sizing.initializer import STEPS, Costs, assess, initialize
+from deniable.sizing.query_planning import STEPS, Costs, assess, initialize
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 from toolkit.devices import asked, at, make_device, make_policy, signed
 from toolkit.queries import make_query
@@ -31,7 +31,7 @@ DAYS = Schedule(ORIGIN, ORIGIN + 60 * 86_400, 86_400, 86_400, 86_400)
 
 def draft(**budget: Any) -> Query:
     """Asked once a day for sixty days of 500,000 people."""
-    given = {"error": 0.02, **budget}
+    given = {"margin": 0.02, **budget}
     coins = {"name": "TwoCoin", "p": 0.02, "q": 0.5}
     return make_query(
         schedule=DAYS,
@@ -48,7 +48,7 @@ COSTS = Costs(500_000)
 
 def test_the_bytes_of_a_budget_without_new_keys_are_what_they_were() -> None:
     assert Budget(epsilon=20.0).to_dict() == {"epsilon": 20.0, "error": None}
-    query = make_query(budget=Budget(epsilon=20.0, error=0.1))
+    query = make_query(budget=Budget(epsilon=20.0, margin=0.1))
     assert (
         b'"budget":{"epsilon":{"f64":"4034000000000000"},"error":{"f64":"3fb999999999999a"}}'
         in query.content
@@ -65,7 +65,7 @@ def test_the_bytes_of_a_budget_without_new_keys_are_what_they_were() -> None:
     [
         ({"epsilon": 0}, "budget.epsilon"),
         ({"sampled_per_answer": True}, "budget.sampled_per_answer"),
-        ({"error": 0.1, "relative_error": 0.1, "proportion": 0.1}, "budget.relative_error"),
+        ({"margin": 0.1, "relative_error": 0.1, "proportion": 0.1}, "budget.relative_error"),
         ({"relative_error": 0.1}, "budget.proportion"),
         ({"latency": "soon"}, "budget.latency"),
         ({"money_per_month": -1}, "budget.money_per_month"),
@@ -93,7 +93,7 @@ def test_a_budget_that_makes_no_sense_is_refused_by_its_name(
         {"bytes_per_day": 200.0},
         {"latency": 900},
         {"money_per_month": 4_000},
-        {"error": None, "relative_error": 0.2, "proportion": 0.1},
+        {"margin": None, "relative_error": 0.2, "proportion": 0.1},
         {
             "epsilon": 30.0,
             "epsilon_per_answer": 1.5,
@@ -106,11 +106,11 @@ def test_a_budget_that_makes_no_sense_is_refused_by_its_name(
 def test_a_plan_keeps_every_budget_and_fulfils_the_wish(budget: dict[str, Any]) -> None:
     query = initialize(draft(**budget), COSTS)
     found = assess(query, COSTS)
-    stated = {name for name, value in query.budget.to_dict().items() if value is not None} - {
+    stated = {name for name, value in vars(query.budget).items() if value is not None} - {
         "relative_error",
         "proportion",
     }
-    assert {each.name for each in found} == stated | {"error"}
+    assert {each.name for each in found} == stated | {"margin"}
     assert all(each.met for each in found), [each.words() for each in found]
     assert query.serial == 3, "a plan is not a new version"
     assert query.recipe["name"] == "TwoCoin"
@@ -124,17 +124,17 @@ def test_tighter_budgets_make_the_parameters_tighter_and_in_the_end_are_refused_
     assert capped.epsilon_local <= 0.5 * free.epsilon_local
     assert capped.sampling > free.sampling
     with pytest.raises(InfeasiblePlanError) as caught:
-        initialize(draft(error=0.0005, epsilon=3.0), COSTS)
-    nearest = caught.value.nearest["budget.error"]
+        initialize(draft(margin=0.0005, epsilon=3.0), COSTS)
+    nearest = caught.value.nearest["budget.margin"]
     assert nearest > 0.0005
     assert all(
         each.met
-        for each in assess(initialize(draft(error=nearest * 1.06, epsilon=3.0), COSTS), COSTS)
+        for each in assess(initialize(draft(margin=nearest * 1.06, epsilon=3.0), COSTS), COSTS)
     )
     with pytest.raises(InfeasiblePlanError):
-        initialize(draft(error=nearest * 0.99, epsilon=3.0), COSTS)
+        initialize(draft(margin=nearest * 0.99, epsilon=3.0), COSTS)
     with pytest.raises(PlanError, match="must be given"):
-        initialize(draft(error=None), COSTS)
+        initialize(draft(margin=None), COSTS)
 
 
 def test_what_is_assessed_is_what_the_formulas_give() -> None:
@@ -156,7 +156,7 @@ def test_what_is_assessed_is_what_the_formulas_give() -> None:
     assert found["epsilon"] == pytest.approx(60 * 0.3 * math.log(9))
     assert found["sampled_per_answer"] == pytest.approx(math.log(1 + 0.3 * 8))
     assert found["zero_knowledge_per_answer"] == pytest.approx(math.log(0.3 * 1.7 / 0.7 * 9 + 0.7))
-    assert found["error"] == pytest.approx(
+    assert found["margin"] == pytest.approx(
         1.959963984540054 * math.sqrt(0.3 * 0.7 / 0.25 / 150_000)
     )
 
@@ -248,7 +248,7 @@ columns = [{ name = "x", buckets = ["[0,1)", "[1,2)"] }]
 
 [budget]
 epsilon = 60.0          # for life
-error = 0.03
+margin = 0.03
 
 [schedule]
 origin = 2026-01-01T00:00:00Z
@@ -293,13 +293,13 @@ def test_a_check_refuses_what_cannot_be_met_and_names_the_nearest(tmp_path: Path
     file.write_text(FILE + coins)
     other = invoke("query", "check", str(file))
     assert other.exit_code == 2
-    assert "budget.error = 0.03 cannot be met with these parameters" in other.output
+    assert "budget.margin = 0.03 cannot be met with these parameters" in other.output
     assert "all budgets are (deniable query plan)" in other.output
     file.write_text(FILE.replace("0.03", "0.001") + coins)
     never = invoke("query", "check", str(file))
     assert never.exit_code == 2
     assert "nor with others" in never.output
-    assert "feasible would be budget.error = " in never.output
+    assert "feasible would be budget.margin = " in never.output
     assert never.output.count("\n") == 1
     file.write_text(FILE.replace("population = 10000      # devices\n", "") + coins)
     unknown = invoke("query", "check", str(file))
@@ -326,7 +326,7 @@ def test_a_plan_is_written_as_a_query(tmp_path: Path) -> None:
     query = read_query(file)
     assert query.population == 200_000
     assert query.schedule.n_epochs == 20
-    assert query.budget.error == 0.03
+    assert query.budget.margin == 0.03
     assert all(each.met for each in assess(query, Costs(200_000)))
     again = invoke("plan", *wishes, "--mechanism", "OptimizedUnary", "--query", str(file))
     assert again.exit_code == 2
@@ -377,7 +377,7 @@ def kept(**budget: Any) -> Query:
 def test_both_steps_of_permanent_answers_are_planned_for_the_target() -> None:
     """The step that hides most, if the target allows it; and the error is that of both steps."""
     easy, hard = (
-        initialize(kept(error=error, epsilon=2.0), COSTS, STEPS) for error in (0.02, 0.004)
+        initialize(kept(margin=error, epsilon=2.0), COSTS, STEPS) for error in (0.02, 0.004)
     )
     assert easy.instantaneous == STEPS[0]
     assert hard.instantaneous in STEPS[1:]
@@ -388,11 +388,11 @@ def test_both_steps_of_permanent_answers_are_planned_for_the_target() -> None:
         worst = 1.96 * math.sqrt(0.25 / (planned.sampling * 500_000)) / (a - b)
         assert 0.5 * target < worst <= target * 1.01
     with pytest.raises(InfeasiblePlanError):
-        initialize(kept(error=0.0005, epsilon=2.0), COSTS, STEPS)
+        initialize(kept(margin=0.0005, epsilon=2.0), COSTS, STEPS)
 
 
 def test_a_planned_ceiling_on_the_sampled_loss_of_a_life_holds_for_a_life() -> None:
-    planned = initialize(kept(error=0.02, sampled=0.8), COSTS, STEPS)
+    planned = initialize(kept(margin=0.02, sampled=0.8), COSTS, STEPS)
     assert planned.schedule.n_epochs == 60
     heard = 1 - (1 - planned.sampling) ** 60
     assert math.log1p(heard * math.expm1(planned.releases.life.epsilon)) <= 0.8
@@ -418,7 +418,7 @@ slide = "1 d"
 
 [budget]
 epsilon = 2.0
-error = 0.02
+margin = 0.02
 
 [[columns]]
 name = "distance"

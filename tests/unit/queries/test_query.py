@@ -263,7 +263,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"population": 10},
     {"minimum_cohort": 99},
     {"budget": Budget()},
-    {"budget": Budget(epsilon=20.0, error=0.1)},
+    {"budget": Budget(epsilon=20.0, margin=0.1)},
     {"rows": "aggregate"},
     {"rows": "several", "most_rows": 2},
     {"rows": "several", "most_rows": 3},

@@ -39,7 +39,7 @@ REPETITIONS = 200
 
 @pytest.fixture(scope="module")
 def compared() -> ModelComparison:
-    return compare_models(TABLE, "answer", 1.0, 1e-5, repetitions=REPETITIONS, seed=11)
+    return compare_models(TABLE, "answer", 1.0, 1e-5, trials=REPETITIONS, seed=11)
 
 
 def test_errors_are_ordered_as_theory_says(compared: ModelComparison) -> None:
@@ -137,7 +137,7 @@ def test_no_mechanism_beats_the_chosen_one(k: int, epsilon: float) -> None:
 
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 def test_each_model_promises_what_was_asked_for(neighbours: Any) -> None:
-    found = compare_models(TABLE, "answer", 1.2, 1e-6, neighbours=neighbours, repetitions=2)
+    found = compare_models(TABLE, "answer", 1.2, 1e-6, neighbours=neighbours, trials=2)
     assert found["local"].epsilon == pytest.approx(1.2, rel=1e-12)
     curator, release = found["curator"].estimate, found["release"].estimate
     assert isinstance(curator, Histogram)
@@ -158,7 +158,7 @@ def test_each_model_promises_what_was_asked_for(neighbours: Any) -> None:
 
 def test_a_seed_decides_all_coins_but_the_curators() -> None:
     first, again, other = (
-        compare_models(TABLE, "answer", repetitions=3, seed=seed) for seed in (1, 1, 2)
+        compare_models(TABLE, "answer", trials=3, seed=seed) for seed in (1, 1, 2)
     )
     for model in ("local", "release"):
         np.testing.assert_array_equal(first[model].measured, again[model].measured)
@@ -167,10 +167,10 @@ def test_a_seed_decides_all_coins_but_the_curators() -> None:
 
 def test_bins_and_labels_decide_what_is_counted() -> None:
     ages = {"age": [18, 29, 30, 44, 45, 90] * 10}
-    binned = compare_models(ages, "age", bins=[18, 30, 45, 95], repetitions=2)
+    binned = compare_models(ages, "age", bins=[18, 30, 45, 95], trials=2)
     assert binned.labels == ("[18, 30)", "[30, 45)", "[45, 95]")
     assert binned.truth == pytest.approx([1 / 3] * 3)
-    named = compare_models(TABLE, "answer", labels=["rare", "c", "b", "a", "never"], repetitions=2)
+    named = compare_models(TABLE, "answer", labels=["rare", "c", "b", "a", "never"], trials=2)
     assert named.truth.tolist() == [*(COUNTS[::-1] / 3000).tolist(), 0.0]
     for model in named.models:
         assert model.estimate.labels == named.labels
@@ -181,7 +181,7 @@ def test_bins_and_labels_decide_what_is_counted() -> None:
 
 def test_progress_goes_up_to_one() -> None:
     parts: list[float] = []
-    compare_models(TABLE, "answer", repetitions=4, progress=parts.append)
+    compare_models(TABLE, "answer", trials=4, progress=parts.append)
     assert parts == sorted(parts)
     assert len(parts) == 12
     assert parts[-1] == 1.0
@@ -210,7 +210,7 @@ def test_progress_goes_up_to_one() -> None:
             "bins = [0, 1] must not be given together with labels",
         ),
         (TABLE, {"neighbours": "friends"}, "neighbours = 'friends' must be one of"),
-        (TABLE, {"repetitions": 1}, "repetitions = 1 must be a whole number from 2 to 10000"),
+        (TABLE, {"trials": 1}, "trials = 1 must be a whole number from 2 to 10000"),
         (TABLE, {"epsilon": 0}, "epsilon = 0"),
         (TABLE, {"delta": 1.0}, "delta = 1.0 must lie strictly between 0 and 1"),
     ],
@@ -219,7 +219,7 @@ def test_bad_input_is_refused_by_name_and_rule(
     frame: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((ParameterError, ReleaseError)) as refused:
-        compare_models(frame, "answer", **{"repetitions": 2, **options})
+        compare_models(frame, "answer", **{"trials": 2, **options})
     assert message in str(refused.value)
 
 
@@ -239,7 +239,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_command_prints_the_same_in_three_forms_and_draws(file: Path, tmp_path: Path) -> None:
     options = [file, "--column", "answer", "--trials", 5, "--seed", 3]
-    expected = compare_models(TABLE, "answer", repetitions=5, seed=3)
+    expected = compare_models(TABLE, "answer", trials=5, seed=3)
     content = json.loads(run(*options, "--json").stdout)
     assert [model["model"] for model in content["models"]] == ["local", "curator", "release"]
     assert content["models"][0]["error"] == expected["local"].error

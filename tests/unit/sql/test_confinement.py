@@ -137,7 +137,7 @@ def test_the_command_line_says_which_walls_hold_here() -> None:
 def test_the_process_does_not_outlive_a_parent_that_is_killed(tmp_path: Path, busy: bool) -> None:
     vault = Vault.create(tmp_path / "ann.db")
     vault.import_rows("t", {"a": "INTEGER"}, [(i,) for i in range(100)])
-    vault.share("t", ["a"])
+    vault.grant("t", ["a"])
     slow = f"SELECT count(*) FROM {', '.join(f't t{i}' for i in range(9))}"
     code = (
         "import sys\n"

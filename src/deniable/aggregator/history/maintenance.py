@@ -35,7 +35,7 @@ from deniable.aggregator.state import Clock
 from deniable.queries.schedule import Schedule
 from deniable.queries.times import iso_time
 
-__all__ = ["BATCH", "COMPACTED", "PUBLISHED", "Keeper", "remove_orphans"]
+__all__ = ["BATCH", "COMPACTED", "PUBLISHED", "HistoryMaintainer", "remove_orphans"]
 
 PUBLISHED, COMPACTED, BATCH = "reports", "merged", "batch"
 """Kinds of files, by writer: staged reports, merged files, and Spark's batches."""
@@ -80,7 +80,7 @@ def remove_orphans(
     return len(lost)
 
 
-class Keeper:
+class HistoryMaintainer:
     """Maintains the history of one state. It has its own connection; only one thread at a time uses
     it."""
 

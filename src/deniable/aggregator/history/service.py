@@ -17,7 +17,7 @@ from deniable.aggregator.history.file_catalogue import (
     first_open_epoch,
     kept_epochs,
 )
-from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.state import Clock
 from deniable.aggregator.windows.granules import pane_sizes, released_granules, released_panes
@@ -119,7 +119,9 @@ class HistoryService:
     ) -> None:
         self.settings = settings
         self._connect, self._lock = connect, threading.Lock()
-        self.keeper = Keeper(connect(), settings, clock, own_batches=engine == "embedded")
+        self.keeper = HistoryMaintainer(
+            connect(), settings, clock, own_batches=engine == "embedded"
+        )
 
     def close(self) -> None:
         """Release the state."""

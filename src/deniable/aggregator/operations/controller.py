@@ -1,5 +1,5 @@
-"""The controller: after each window it compares the error with the wish, and signs a new version of
-the query if needed.
+"""The controller: after each window it compares the half-width with the target, and signs a new
+version of the query if needed.
 
 It reads what is released and counted, decides by the rule of :mod:`deniable.planning.feedback`, and
 publishes a version within the envelope that the analyst signed
@@ -35,7 +35,7 @@ from deniable.planning.feedback import (
     Outlook,
     Setting,
     decide,
-    lasting_rate,
+    sustainable_rate,
 )
 from deniable.queries.header import digest_of
 from deniable.queries.query import Query
@@ -115,7 +115,7 @@ class Controller:
         envelope = query.envelope
         if (
             envelope is None
-            or query.budget.wish is None
+            or query.budget.target is None
             or entry.stopped is not None
             or now >= query.schedule.expires
         ):
@@ -144,18 +144,18 @@ class Controller:
         decision = self._decision(connection, query, number, window)
         if decision is None or not decision.changed:
             return None
-        return self._publish(connection, entry, number, decision, window.error)
+        return self._publish(connection, entry, number, decision, window.half_width)
 
     def _decision(
         self, connection: sqlite3.Connection, query: Query, number: int, window: Window
     ) -> Decision | None:
         envelope, limits = query.envelope, _limits(query.content)
         support = query.mechanism.support()
-        if envelope is None or limits is None or support is None or query.budget.wish is None:
+        if envelope is None or limits is None or support is None or query.budget.target is None:
             return None
         if query.budget.epsilon is not None and not query.memoize:
             spent, left = _spent(connection, query, self.clock())
-            rate = lasting_rate(query.budget.epsilon - spent, left, envelope.epsilon_per_answer)
+            rate = sustainable_rate(query.budget.epsilon - spent, left, envelope.epsilon_per_answer)
             limits = replace(limits, spending=rate)
         outlook = _outlook(connection, query, number, window)
         if outlook is None:
@@ -170,7 +170,7 @@ class Controller:
         ).fetchone()[0]
         channel = float(support[0][-1]), float(support[1][-1])
         return decide(
-            query.budget.wish,
+            query.budget.target,
             present,
             channel,
             limits.one_step_from(present.sampling, query.epsilon_local),
@@ -212,7 +212,7 @@ class Controller:
             )
             return None
         order_relay(connection, query.id, serial, PUBLISH, len(self.proxies))
-        row = (query.id, serial, number, decision.reason, query.budget.wish, achieved)
+        row = (query.id, serial, number, decision.reason, query.budget.target, achieved)
         connection.execute("INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)", row)
         change = Change(query.id, serial, _present(query), setting, decision.reason, achieved)
         self.on_change(connection, change)

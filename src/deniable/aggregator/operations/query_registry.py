@@ -58,8 +58,10 @@ class ColumnDocument(TypedDict):
 
 
 class _Target(TypedDict):
+    error: float | None
+    """`margin`, under the key of release 0.1.0."""
     wish: float | None
-    """The half-width that the analyst wished for, however it was stated."""
+    """The target half-width, however it was stated."""
 
 
 _BUDGET = document_type(Budget).joined(document_type(_Target))
@@ -218,7 +220,7 @@ def _brief(
     entry: Published, relayed: dict[str, str], latest: dict[str, Any] | None
 ) -> dict[str, Any]:
     query = entry.query
-    target: _Target = {"wish": query.budget.wish}
+    target: _Target = {"error": query.budget.margin, "wish": query.budget.target}
     document: QueryBrief = {
         "id": query.id,
         "serial": query.serial,

@@ -54,7 +54,7 @@ def versions_of(connection: sqlite3.Connection, query_id: str) -> list[VersionDo
         query, schedule = entry.query, entry.query.schedule
         epoch = min(schedule.epochs_over(entry.published), schedule.n_epochs - 1)
         reason, wish, achieved = made.get(
-            query.serial, ("published by the analyst", query.budget.wish, None)
+            query.serial, ("published by the analyst", query.budget.target, None)
         )
         parameters: dict[str, Any] = {
             "sampling": query.sampling,

@@ -65,7 +65,7 @@ def assemble(
         estimate=None,
         missing=missing,
         conservation=conservation or {},
-        wish=newest.budget.wish,
+        margin=newest.budget.target,
         silent_from=None if quiet is None else quiet.at,
         columns={column.name: column.labels for column in newest.columns},
         complete=newest.buckets.complete,
@@ -109,10 +109,10 @@ def _notes(window: Window, spoiled: _Lost, alone: _Lost, half_width: float) -> I
     beyond its ±."""
     if window.missing:
         yield f"some epochs were closed without {', '.join(window.missing)}: answers are missing"
-    if window.wish is not None and half_width > window.wish:
+    if window.margin is not None and half_width > window.margin:
         yield (
-            f"the widest ± is {100 * half_width:.2f} points, and ± {100 * window.wish:.2f} was"
-            " wished for"
+            f"the widest interval is ± {100 * half_width:.2f} points; the target was"
+            f" ± {100 * window.margin:.2f}"
         )
     if spoiled.proportion > half_width:
         yield spoiled.note("were malformed")

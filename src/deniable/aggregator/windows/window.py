@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, TypedDict
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from deniable.errors import ParameterError
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables.table import Table
 from deniable.queries.times import iso_time
+from deniable.renames import reads_old_names
 from deniable.results import Result, encode, fields_of
 
 __all__ = [
@@ -63,6 +64,7 @@ _ESTIMATED: DocumentType = (
 _Conservation = Annotated[Mapping[str, Any], WrittenAs(ConservationStatement)]
 
 
+@reads_old_names
 @dataclass(frozen=True, eq=False)
 class Window(Result):
     """The result of one window. Printed, it is the estimate under a line with its time and what is
@@ -98,8 +100,9 @@ class Window(Result):
     expected: int | None = None
     """How many more answers to expect, judging by those that came late in an earlier window; None
     if there is none yet."""
-    wish: float | None = None
-    """The half-width of the 95 % interval that the analyst wished for, for each proportion."""
+    margin: float | None = None
+    """The half-width of the 95 % interval that the analyst wants for each proportion; `wish` in
+    documents, as stored and served by release 0.1.0."""
     silent_from: int | None = None
     """When devices that answer as often as expected will have used up the query's budget; None if
     it lasts to the end."""
@@ -120,6 +123,7 @@ class Window(Result):
     """Answers of its epochs that it does not have: too few to be released by themselves, or
     released together with epochs outside the window."""
 
+    KEYS: ClassVar[Mapping[str, str]] = {"margin": "wish"}
     UNWRITTEN = ("estimate",)
     COMPUTED = _ESTIMATED
 
@@ -165,9 +169,9 @@ class Window(Result):
         return [self.table(after, before) for before, after in pairwise(names)]
 
     @property
-    def error(self) -> float | None:
-        """The half-width of the widest 95 % interval, which is compared with the wish; None without
-        an estimate."""
+    def half_width(self) -> float | None:
+        """The half-width of the widest 95 % interval, which is compared with `margin`; None without
+        an estimate. It is `error` in documents."""
         return None if self.estimate is None else widest(self.estimate)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
@@ -182,7 +186,9 @@ class Window(Result):
     @classmethod
     def _arguments(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         known = {
-            name: value for name, value in document.items() if name not in ("estimate", "error")
+            name: value
+            for name, value in document.items()
+            if name not in ("estimate", "half_width")
         }
         arguments = super()._arguments({**known, "estimate": None})
         if "estimate" in document:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deniable.aggregator.windows.window import COMPLETE
 from deniable.audit.rehearsal.liars import flagged_from
 from deniable.audit.rehearsal.people import assumed_proportions, rehearsed_query
-from deniable.audit.rehearsal.playing import Parts, Played, play, target_label
+from deniable.audit.rehearsal.scenario_run import Parts, Played, play, target_label
 from deniable.audit.rehearsal.scenarios import Scenario, scenarios_by_name
 from deniable.audit.rehearsal.scoring import (
     CONFIDENCE,
@@ -257,8 +257,8 @@ def _outcome(
         sent=int(played.sent.sum()),
         counted=int(played.counted.sum()),
         late=int(played.late.sum()),
-        silent=played.mail["silent"] / max(1, played.mail["asked"]),
-        resent=played.mail["resent"],
+        silent=played.delivery["silent"] / max(1, played.delivery["asked"]),
+        resent=played.delivery["resent"],
         duplicates=_duplicates(played),
         conditions=dict(Counter(window.condition for window in played.windows)),
         thin=_thin(played),
@@ -275,9 +275,9 @@ def _duplicates(played: Played) -> int:
     epoch was closed."""
     logged = sum(account.duplicate + account.late for account in played.accounts)
     return (
-        played.mail["already taken"]
-        + played.mail["replayed"]
-        - played.mail["replays accepted"]
+        played.delivery["already taken"]
+        + played.delivery["replayed"]
+        - played.delivery["replays accepted"]
         + logged
     )
 

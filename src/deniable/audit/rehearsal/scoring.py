@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deniable.aggregator.windows.window import Window
 from deniable.audit.rehearsal.liars import diagnostics, poisoning_bound
-from deniable.audit.rehearsal.playing import Played
+from deniable.audit.rehearsal.scenario_run import Played
 from deniable.numerics import normal_quantile
 from deniable.results import Result
 
@@ -155,9 +155,10 @@ def defects(played: Played, tracer: Played | None) -> list[str]:
         twice = sum(int(np.maximum(pane.counts - 1, 0).sum()) for pane in tracer.panes.values())
         if twice:
             found.append(f"{twice:,} answers were counted more than once")
-    if played.mail["replays accepted"]:
+    if played.delivery["replays accepted"]:
         found.append(
-            f"proxies took {played.mail['replays accepted']:,} shares that they had taken before"
+            f"proxies took {played.delivery['replays accepted']:,} shares that they had taken"
+            " before"
         )
     return list(dict.fromkeys(found))
 

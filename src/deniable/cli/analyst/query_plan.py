@@ -19,7 +19,7 @@ from deniable.queries.lasting import silence, spending_words
 from deniable.queries.query import Query
 from deniable.queries.releasing import release_words
 from deniable.sizing.figures import Prices, SizingFigures, read_figures
-from deniable.sizing.initializer import STEPS, Assessment, Costs, assess, drafted, initialize
+from deniable.sizing.query_planning import STEPS, Assessment, Costs, assess, drafted, initialize
 from deniable.toml_file import TomlFile
 
 __all__ = ["budget_words", "check_budgets", "cost_options", "costs_of", "plan_command"]
@@ -35,7 +35,7 @@ _UNITS = {
     "bytes_per_day": "bytes per device per day",
     "latency": "seconds from a window's end to its result",
     "money_per_month": "cost per month",
-    "error": "± of a window, at 95 %",
+    "margin": "± of a window, at 95 %",
 }
 
 
@@ -135,7 +135,7 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
         lines = [f"{_UNITS[each.name]}: {_reached(each)}" for each in assess(query, costs)]
         if query.population is None:
             lines += release_words(query, costs.people * costs.participation)
-    elif query.budget.wish is not None:
+    elif query.budget.target is not None:
         lines = ["The error is not known: state the query's population, or give --population."]
     usual = silence(
         query,
@@ -157,7 +157,7 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
 
 
 def _reached(each: Assessment) -> str:
-    if each.name == "error":
+    if each.name == "margin":
         return f"{100 * each.reached:.3g} points; {100 * each.budget:.3g} is requested"
     return f"{each.reached:,.4g} of {each.budget:,.4g}"
 
@@ -170,7 +170,7 @@ def check_budgets(query: Query, costs: Costs | None) -> None:
     first = broken[0]
     name = (
         "relative_error"
-        if first.name == "error" and query.budget.relative_error is not None
+        if first.name == "margin" and query.budget.relative_error is not None
         else first.name
     )
     stated = getattr(query.budget, name)

@@ -50,7 +50,7 @@ q = 0.5                     # otherwise, the probability of saying yes
 
 [budget]
 epsilon = 20.0              # the most one person may lose over the query's whole life
-# error = 0.02              # the half-width of the 95 % interval you want for each proportion
+# margin = 0.02             # the half-width of the 95 % interval you want for each proportion
 
 [[columns]]                 # one for each column of the SQL's result, in order
 name = "distance"
@@ -99,7 +99,7 @@ def write_planned(file: Path, made: Any) -> None:
     )
     budget = [
         f"epsilon = {made.lifetime_local!r}          # what the plan spends over all epochs",
-        f"error = {made.margin!r}",
+        f"margin = {made.margin!r}",
     ]
     changes = {
         r"^sampling = .*$": f"sampling = {made.sampling!r}",
@@ -107,7 +107,7 @@ def write_planned(file: Path, made: Any) -> None:
         r"^p = .*$": f"p = {made.p!r}",
         r"^q = .*$": f"q = {made.q!r}",
         r"^epsilon = .*$": budget[0],
-        r"^# error = .*$": budget[1],
+        r"^# margin = .*$": budget[1],
         r"^every = .*$": f"every = {every}",
         r"^window = .*$": f"window = {every}",
         r"^slide = .*$": f"slide = {every}",

@@ -15,7 +15,7 @@ _NEAR = 1.2
 
 def run_adaptive(people: int) -> None:
     """Run the loop, print one line per window, and say at the end how often the target was met."""
-    run = AdaptiveRun(people, wish=round(0.035 * (4_000 / people) ** 0.5, 4))
+    run = AdaptiveRun(people, margin=round(0.035 * (4_000 / people) ** 0.5, 4))
     if output_format() != "text":
         emit(_document(run), [])
         return
@@ -27,7 +27,7 @@ def run_adaptive(people: int) -> None:
         f"deniable demo: a query that adapts, asked of {people:,} people.",
         'Once a minute for an hour, on a fast clock. The proportion of "yes" drifts from 2',
         "to 40 %, and half of the people leave after half an hour.",
-        f"Target: ± {100 * run.wish:.2f} points. Envelope: {ranges};",
+        f"Target: ± {100 * run.margin:.2f} points. Envelope: {ranges};",
         (
             f"epsilon at most {envelope.epsilon_per_answer:g} per answer, {run.limit:g} in all. █"
             " is the error, │ the target."
@@ -43,7 +43,7 @@ def run_adaptive(people: int) -> None:
         found.append(step)
         if step.window is None:
             continue
-        console.print(_line(step, run.wish), markup=False, soft_wrap=True)
+        console.print(_line(step, run.margin), markup=False, soft_wrap=True)
         if step.change is not None:
             console.print(
                 f"       version {step.change.serial}, signed: {step.change.after.words()}",
@@ -60,17 +60,18 @@ def _span(bounds: tuple[float, float] | None) -> str:
     return "as it is" if bounds is None else f"{bounds[0]:g} to {bounds[1]:g}"
 
 
-def _line(step: AdaptiveStep, wish: float) -> str:
+def _line(step: AdaptiveStep, margin: float) -> str:
     window, recipe = step.window, step.query.recipe
     head = f"{window.index if window else '':>6} {step.people:>6,} {100 * step.truth:>5.1f} %"
     tail = f"{step.query.sampling:>5.3g} {recipe['p']:>5.3g} {recipe['q']:>5.3g}"
-    if window is None or window.estimate is None or window.error is None:
+    if window is None or window.estimate is None or window.half_width is None:
         return f"{head} {'-':>8} {'-':>5} {'':<{_WIDTH}} {tail}"
     at = round(_WIDTH / 1.5)
-    filled = min(_WIDTH, round(window.error / wish * at))
+    filled = min(_WIDTH, round(window.half_width / margin * at))
     bar = "".join("│" if i == at else "█" if i < filled else " " for i in range(_WIDTH))
     return (
-        f"{head} {100 * window.estimate.proportions[1]:>6.1f} % {100 * window.error:>5.2f} {bar}"
+        f"{head} {100 * window.estimate.proportions[1]:>6.1f} %"
+        f" {100 * window.half_width:>5.2f} {bar}"
         f" {tail}"
     )
 
@@ -79,7 +80,7 @@ def _figures(run: AdaptiveRun, steps: list[AdaptiveStep]) -> dict[str, Any]:
     windows = [
         step for step in steps if step.window is not None and step.window.estimate is not None
     ]
-    errors = [step.window.error or 0.0 for step in windows if step.window is not None]
+    errors = [step.window.half_width or 0.0 for step in windows if step.window is not None]
     later = errors[5:]
     held = [
         low <= step.truth <= high
@@ -90,7 +91,7 @@ def _figures(run: AdaptiveRun, steps: list[AdaptiveStep]) -> dict[str, Any]:
     return {
         "windows": len(errors),
         "within_1_2_of_wish": (
-            sum(error <= _NEAR * run.wish for error in later) / max(1, len(later))
+            sum(error <= _NEAR * run.margin for error in later) / max(1, len(later))
         ),
         "covered": sum(held) / max(1, len(held)),
         "changes": sum(step.change is not None for step in steps),
@@ -125,7 +126,7 @@ def _document(run: AdaptiveRun) -> dict[str, Any]:
             "estimate": (
                 None if step.window.estimate is None else float(step.window.estimate.proportions[1])
             ),
-            "error": step.window.error,
+            "error": step.window.half_width,
             "parameters": {
                 "sampling": step.query.sampling,
                 "p": step.query.recipe["p"],
@@ -136,4 +137,4 @@ def _document(run: AdaptiveRun) -> dict[str, Any]:
         for step in steps
         if step.window is not None
     ]
-    return {"wish": run.wish, **_figures(run, steps), "results": windows}
+    return {"margin": run.margin, **_figures(run, steps), "results": windows}

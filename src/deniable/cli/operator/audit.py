@@ -191,7 +191,7 @@ def audit_graph(
     "--vault", type=FILE, help="A vault with one answer [default: made up for the query's SQL]."
 )
 @click.option(
-    "--other", type=FILE, help="A vault that shares the same columns and has another answer."
+    "--other", type=FILE, help="A vault that grants the same columns and has another answer."
 )
 @click.option(
     "--policy",

@@ -30,7 +30,7 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 def vault() -> None:
     """Keep your data in a file of your own, and choose what queries may ask about.
 
-    Nothing is shared until you share it, column by column. What you share can be read by the
+    Nothing is granted until you grant it, column by column. What you grant can be read by the
     queries you allow; their answers are randomized before they leave your device.
     """
 
@@ -39,9 +39,9 @@ def vault() -> None:
 @_FILE
 @output_options
 def init(file: Path) -> None:
-    """Create an empty vault in FILE, which only you can open. It shares nothing."""
+    """Create an empty vault in FILE, which only you can open. It grants nothing."""
     Vault.create(file)
-    emit({"file": str(file), "tables": []}, f"{file} is an empty vault. Nothing is shared.")
+    emit({"file": str(file), "tables": []}, f"{file} is an empty vault. Nothing is granted.")
 
 
 @vault.command("import")
@@ -130,11 +130,11 @@ def keep(file: Path, table: str, age: str | None, rows: int) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1, required=True)
 @output_options
-def share(file: Path, table: str, columns: tuple[str, ...]) -> None:
-    """Share COLUMNS of TABLE, in addition to those already shared. Anyone who may ask about a table
-    can also count its rows."""
+def grant(file: Path, table: str, columns: tuple[str, ...]) -> None:
+    """Grant COLUMNS of TABLE, in addition to those already granted. Anyone who may ask about a
+    table can also count its rows."""
     opened = Vault.open(file)
-    opened.share(table, columns)
+    opened.grant(table, columns)
     _show(file, opened)
 
 
@@ -143,11 +143,11 @@ def share(file: Path, table: str, columns: tuple[str, ...]) -> None:
 @click.argument("table")
 @click.argument("columns", nargs=-1)
 @output_options
-def unshare(file: Path, table: str, columns: tuple[str, ...]) -> None:
-    """Stop sharing COLUMNS of TABLE; without COLUMNS, all of it. This applies to every query that
+def withdraw(file: Path, table: str, columns: tuple[str, ...]) -> None:
+    """Stop granting COLUMNS of TABLE; without COLUMNS, all of it. This applies to every query that
     starts from now on."""
     opened = Vault.open(file)
-    opened.unshare(table, columns or None)
+    opened.withdraw(table, columns or None)
     _show(file, opened)
 
 
@@ -155,7 +155,7 @@ def unshare(file: Path, table: str, columns: tuple[str, ...]) -> None:
 @_FILE
 @output_options
 def show(file: Path) -> None:
-    """Show what the vault in FILE contains, and which columns are shared. No data are printed."""
+    """Show what the vault in FILE contains, and which columns are granted. No data are printed."""
     _show(file, Vault.open(file))
 
 
@@ -164,12 +164,12 @@ def show(file: Path) -> None:
 def sandbox() -> None:
     """Show how this machine confines the process that runs an analyst's SQL.
 
-    That process has a copy of what you share and nothing else; the walls below keep it from
+    That process has a copy of what you grant and nothing else; the walls below keep it from
     everything outside.
     """
     walls = walls_here()
     lines = [
-        "An analyst's SQL runs in a process that has a copy of what you share. It is confined by:"
+        "An analyst's SQL runs in a process that has a copy of what you grant. It is confined by:"
     ]
     emit(
         {"walls": walls},
@@ -180,9 +180,9 @@ def sandbox() -> None:
 def _show(file: Path, opened: Vault) -> None:
     tables = opened.tables()
     lines = [f"{each.name} ({_counted(each.n_rows, 'row')}): {_sentence(each)}" for each in tables]
-    header = ["table", "rows", "shared", "not_shared"]
+    header = ["table", "rows", "granted", "withheld"]
     rows = [
-        [each.name, each.n_rows, "|".join(each.shared), "|".join(each.unshared)] for each in tables
+        [each.name, each.n_rows, "|".join(each.granted), "|".join(each.withheld)] for each in tables
     ]
     document = {"file": str(file), "tables": [_table(each) for each in tables]}
     emit(document, lines or "The vault is empty.", (header, rows))
@@ -192,16 +192,16 @@ def _table(info: TableInfo) -> dict[str, Any]:
     return {
         "table": info.name,
         "rows": info.n_rows,
-        "shared": list(info.shared),
-        "not_shared": list(info.unshared),
+        "granted": list(info.granted),
+        "withheld": list(info.withheld),
     }
 
 
 def _sentence(info: TableInfo) -> str:
-    if not info.shared:
-        return "Nothing is shared."
-    rest = f"Not shared: {', '.join(info.unshared)}." if info.unshared else "Nothing is held back."
-    return f"Shared: {', '.join(info.shared)}. {rest}"
+    if not info.granted:
+        return "Nothing is granted."
+    rest = f"Withheld: {', '.join(info.withheld)}." if info.withheld else "Nothing is withheld."
+    return f"Granted: {', '.join(info.granted)}. {rest}"
 
 
 def _counted(n: int, noun: str) -> str:

@@ -55,7 +55,7 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option(
     "--trials",
-    "repetitions",
+    "trials",
     type=int,
     default=50,
     show_default=True,
@@ -78,7 +78,7 @@ def models(
     epsilon: float,
     delta: float,
     neighbours: Any,
-    repetitions: int,
+    trials: int,
     seed: int,
     plot: Path | None,
 ) -> None:
@@ -103,7 +103,7 @@ def models(
             labels=known,
             bins=edges,
             neighbours=neighbours,
-            repetitions=repetitions,
+            trials=trials,
             seed=seed,
             progress=progress,
         )

@@ -3,7 +3,7 @@
 It runs in the sandbox's process (`worker.py`), under the process's one deadline and memory
 limit, because all of it takes time that depends on the data. Nothing leaves that process but frames
 whose number and size follow from the query: a request for each draw (:func:`draws`), then the
-answer (:class:`FoundAnswer`), always `width` numbers, :data:`NONE` where there is nothing to say.
+answer (:class:`SandboxAnswer`), always `width` numbers, :data:`NONE` where there is nothing to say.
 Whether and why something failed is not among them.
 
 For a memoized query, permanent answers are looked up here too: the process is given the *seats* of
@@ -29,9 +29,9 @@ __all__ = [
     "FREE",
     "NAME_BYTES",
     "Draw",
-    "FoundAnswer",
     "Memo",
     "Plan",
+    "SandboxAnswer",
     "answer_size",
     "choose",
     "draws",
@@ -61,7 +61,7 @@ _Row = tuple[Cell, ...]
 _NUMBER_BYTES = 4
 
 
-class FoundAnswer(NamedTuple):
+class SandboxAnswer(NamedTuple):
     """What leaves the process: always the same number of everything, whatever the data are."""
 
     buckets: list[int]
@@ -95,25 +95,25 @@ def answer_size(plan: Plan) -> int:
     return width(plan) * _NUMBER_BYTES + n_seats * (_NUMBER_BYTES + NAME_BYTES)
 
 
-def packed(answer: FoundAnswer) -> bytes:
+def packed(answer: SandboxAnswer) -> bytes:
     """The answer as bytes."""
     numbers = [bucket.to_bytes(_NUMBER_BYTES, "little", signed=True) for bucket in answer.buckets]
     seats = [seat.to_bytes(_NUMBER_BYTES, "little") + name for seat, name in answer.seats]
     return b"".join([*numbers, *seats])
 
 
-def unpacked(plan: Plan, answer: bytes) -> FoundAnswer:
+def unpacked(plan: Plan, answer: bytes) -> SandboxAnswer:
     """The answer of these bytes."""
     end, size = width(plan) * _NUMBER_BYTES, _NUMBER_BYTES + NAME_BYTES
     numbers = [answer[i : i + _NUMBER_BYTES] for i in range(0, end, _NUMBER_BYTES)]
     seats = [answer[i : i + size] for i in range(end, len(answer), size)]
-    return FoundAnswer(
+    return SandboxAnswer(
         [int.from_bytes(part, "little", signed=True) for part in numbers],
         [(int.from_bytes(part[:_NUMBER_BYTES], "little"), part[_NUMBER_BYTES:]) for part in seats],
     )
 
 
-def seated(plan: Plan, buckets: Sequence[int]) -> FoundAnswer:
+def seated(plan: Plan, buckets: Sequence[int]) -> SandboxAnswer:
     """The answer of these buckets, at most :func:`width`, with the seats that speak for them.
 
     A slot speaks from the seat of its answer or, if it has drawn as many permanent answers as it
@@ -122,7 +122,7 @@ def seated(plan: Plan, buckets: Sequence[int]) -> FoundAnswer:
     filled = [*buckets, *[NONE] * (width(plan) - len(buckets))]
     _, _, ones, memo = plan
     if memo is None:
-        return FoundAnswer(filled, [])
+        return SandboxAnswer(filled, [])
     scope, secret, none, distinct, slots = memo
     answers = (
         [_as_set(filled, none)] if ones > 1 else [[none if one == NONE else one] for one in filled]
@@ -134,7 +134,7 @@ def seated(plan: Plan, buckets: Sequence[int]) -> FoundAnswer:
         is_new = taken[seat][1] == FREE
         seats.append((seat, name if is_new else taken[seat][0]))
         numbers += answer if is_new else [NONE] * len(answer)
-    return FoundAnswer(numbers, seats)
+    return SandboxAnswer(numbers, seats)
 
 
 def _as_set(buckets: Sequence[int], none: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Reads what a vault's owner shares, as the sandbox's process is given it: names and cells.
+"""Reads what a vault's owner grants, as the sandbox's process is given it: names and cells.
 
 This is the only code that reads the vault for an analyst, only `pool.py` may import it, and
 it runs none of the analyst's SQL. Whether the vault has changed is determined by SQLite (`PRAGMA
@@ -65,7 +65,7 @@ class GrantedSnapshot:
     connection: sqlite3.Connection
 
     def shape(self) -> Shape:
-        """What is shared."""
+        """What is granted."""
         return grants(self.connection)
 
 
@@ -119,7 +119,7 @@ class VaultReader:
 
 
 class VaultCopy:
-    """Reads the shared cells in chunks; it can rest, and go on if nothing has changed."""
+    """Reads the granted cells in chunks; it can rest, and go on if nothing has changed."""
 
     def __init__(
         self, reader: VaultReader, shape: Shape, version: Version, lock: float = SHORT_LOCK

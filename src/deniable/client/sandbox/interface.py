@@ -1,16 +1,16 @@
-"""Runs an analyst's SQL on what a person shares, in a process that has nothing else.
+"""Runs an analyst's SQL on what a person grants, in a process that has nothing else.
 
-What the owner shares is copied, once and again after each change, into a separate process:
+What the owner grants is copied, once and again after each change, into a separate process:
 `granted.py` reads it, `guard.py` keeps it and runs the SQL, `process.py` and
 `worker.py` are the two ends of the pipe between them, and `pool.py` keeps the
-processes. What is not shared is not there to be read, counted, compared or inferred from an error,
+processes. What is not granted is not there to be read, counted, compared or inferred from an error,
 and the process cannot open files or connections (`confinement.py`).
 
 :func:`compiles` says whether a query compiles, in a process that is given only the names of what is
-shared: the result depends on the query and on what is shared, never on data. :func:`answer` is all
-that a device calls with an analyst's query: a granted copy and a query go in, the buckets of the
-answer come out, always as many, at a time that was fixed before. :func:`run` returns the rows, for
-the owner and for simulations; whether it fails may depend on the data.
+granted: the result depends on the query and on what is granted, never on data. :func:`answer` is
+all that a device calls with an analyst's query: a granted copy and a query go in, the buckets of
+the answer come out, always as many, at a time that was fixed before. :func:`run` returns the rows,
+for the owner and for simulations; whether it fails may depend on the data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from time import monotonic
 from typing import overload
 
 from deniable.client.sandbox import pool as sandbox_pool
-from deniable.client.sandbox.answer import FoundAnswer
+from deniable.client.sandbox.answer import SandboxAnswer
 from deniable.client.sandbox.process import Draw, SandboxProcess, SandboxTask, StarvedError
 from deniable.client.vaults.vault import Vault
 from deniable.errors import (
@@ -30,7 +30,7 @@ from deniable.errors import (
     CellError,
     DeadlineError,
     ForbiddenSqlError,
-    NotSharedError,
+    NotGrantedError,
     ParameterError,
     SandboxBusyError,
     SandboxError,
@@ -42,22 +42,22 @@ from deniable.errors import (
 from deniable.sql import guard
 
 __all__ = [
-    "FoundAnswer",
     "Row",
+    "SandboxAnswer",
     "SandboxRows",
     "SandboxTask",
     "answer",
     "check",
     "compiles",
+    "granted",
     "run",
-    "shared",
     "walls",
 ]
 
 Row = tuple[guard.Cell, ...]
 
 _ERRORS: dict[str, type[SandboxError]] = {
-    "not shared": NotSharedError,
+    "not shared": NotGrantedError,
     "forbidden": ForbiddenSqlError,
     "bad sql": BadSqlError,
     "complex": TooComplexError,
@@ -106,7 +106,7 @@ def run(
     max_memory: int = 32 << 20,
     isolated: bool = True,
 ) -> SandboxRows:
-    """The rows of one SELECT on what the owner shares; raises a
+    """The rows of one SELECT on what the owner grants; raises a
     :class:`~deniable.errors.SandboxError` that says why not.
 
     `deadline` is in seconds, for the query and for waiting for an owner who is writing. A process
@@ -122,13 +122,13 @@ def run(
     >>> vault = Vault.create(pathlib.Path(folder.name) / "ann.db")
     >>> vault.import_rows("rides", {"city": "TEXT", "km": "REAL"}, [("Lyon", 3.5), ("Lyon", 1.0)])
     2
-    >>> vault.share("rides", ["km"])
+    >>> vault.grant("rides", ["km"])
     >>> rows = run(vault, "SELECT sum(km) FROM rides")
     >>> rows, rows[0]
     (<1 rows of 1 columns>, (4.5,))
     >>> run(vault, "SELECT km FROM rides WHERE city = 'Lyon'")
     Traceback (most recent call last):
-    deniable.errors.NotSharedError: city is not shared
+    deniable.errors.NotGrantedError: city is not granted
     >>> folder.cleanup()
     """
     _check_caps(deadline, max_memory)
@@ -154,7 +154,7 @@ def answer(
     max_rows: int = 10_000,
     max_memory: int = 32 << 20,
     isolated: bool = True,
-) -> FoundAnswer:
+) -> SandboxAnswer:
     """The buckets of a person's answer: always `most_rows` or `ones` of them.
 
     Everything happens in the sandbox's process, and is over `within` seconds from now, whatever
@@ -178,8 +178,8 @@ def answer(
         return nothing
 
 
-def shared(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> guard.Shape:
-    """The names of the tables and columns that the owner shares, with the columns' affinities.
+def granted(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> guard.Shape:
+    """The names of the tables and columns that the owner grants, with the columns' affinities.
 
     Reading them waits `patience` seconds for an owner who is writing, and for no copy of the data,
     however large.
@@ -191,11 +191,11 @@ def shared(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> gua
 def compiles(
     shape: guard.Shape, sql: str, *, deadline: float = 1.0, max_memory: int = 32 << 20
 ) -> int | None:
-    """How many columns a query returns on what is shared under these names, if that is known before
-    it runs.
+    """How many columns a query returns on what is granted under these names, if that is known
+    before it runs.
 
     Raises the :class:`~deniable.errors.SandboxError` of a query that cannot be compiled. No data
-    are read: the query is compiled, once for all vaults that share the same, in a process that is
+    are read: the query is compiled, once for all vaults that grant the same, in a process that is
     given names of tables and columns but no rows.
     """
     _check_caps(deadline, max_memory)
@@ -212,12 +212,12 @@ def check(
     max_memory: int = 32 << 20,
     isolated: bool = True,
 ) -> int | None:
-    """:func:`compiles` on what the owner shares now."""
+    """:func:`compiles` on what the owner grants now."""
     _check_caps(deadline, max_memory)
     with _refusals():
         guard.check_text(sql)
     return compiles(
-        shared(vault, patience=deadline, isolated=isolated),
+        granted(vault, patience=deadline, isolated=isolated),
         sql,
         deadline=deadline,
         max_memory=max_memory,

@@ -1,9 +1,9 @@
 """The sandbox's processes and the connections to the vaults, kept from one query to the next.
 
-Each vault has a process that holds a copy of what is shared of it. One process for all vaults holds
-names and no data: it says what compiles. The names are read over a separate connection with a
+Each vault has a process that holds a copy of what is granted of it. One process for all vaults
+holds names and no data: it says what compiles. The names are read over a separate connection with a
 separate lock: a query that does not compile must be refused even while the copy for another query
-is still being made, or what the device refuses would reveal how much is shared.
+is still being made, or what the device refuses would reveal how much is granted.
 
 A copy is made for as long as the caller has time. What is unfinished then rests, and is continued
 for the next query.
@@ -78,13 +78,13 @@ class _Turn:
 
 
 class Declaration(_Turn):
-    """Reads what a vault's owner shares, when that may have changed."""
+    """Reads what a vault's owner grants, when that may have changed."""
 
     _version: object = None
     _shape: Shape = ()
 
     def shape(self, patience: float) -> Shape:
-        """What is shared now."""
+        """What is granted now."""
         with self.snapshot(patience) as snapshot:
             if snapshot.version != self._version:
                 self._shape, self._version = snapshot.shape(), snapshot.version
@@ -95,7 +95,7 @@ class Declaration(_Turn):
 
 
 class Session(_Turn):
-    """The process that holds the copy of what is shared of a vault."""
+    """The process that holds the copy of what is granted of a vault."""
 
     _process: SandboxProcess | None = None
     _loaded: Version | None = None  # the version of the vault that the process holds
@@ -106,7 +106,7 @@ class Session(_Turn):
     def process(
         self, max_memory: int, patience: float, until: float, ends: float
     ) -> SandboxProcess:
-        """A process that holds what is shared now, if the copy is ready at `until`.
+        """A process that holds what is granted now, if the copy is ready at `until`.
 
         Both are times of the monotonic clock. Waits `patience` seconds for an owner who is writing.
         """
@@ -183,14 +183,14 @@ class Session(_Turn):
 
 def _unfinished() -> DisallowedSqlError:
     return DisallowedSqlError(
-        "deadline", "what is shared could not be copied in the time there was"
+        "deadline", "what is granted could not be copied in the time there was"
     )
 
 
 def _prepared(
     process: SandboxProcess | None, shape: Shape, room: int, max_memory: int
 ) -> SandboxProcess:
-    """The same process if it can be reused. Data no longer shared disappears with the process that
+    """The same process if it can be reused. Data no longer granted disappears with the process that
     held it."""
     if (
         process is not None
@@ -205,8 +205,8 @@ def _prepared(
 
 
 class Compiler:
-    """A process that is given the names of what is shared, and never a row. Its verdicts on queries
-    are cached."""
+    """A process that is given the names of what is granted, and never a row. Its verdicts on
+    queries are cached."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -258,7 +258,7 @@ class _Pool(Generic[_T]):
 
     @contextmanager
     def turn(self, path: Path, isolated: bool) -> Iterator[_T]:
-        """The object of a vault, or the one that all vaults share in turn."""
+        """The object of a vault, or the one that all vaults use in turn."""
         key = path if isolated else None
         oldest = None
         with self._lock:
@@ -289,7 +289,7 @@ _compiler = Compiler()
 
 
 def compiled(shape: Shape, sql: str, deadline: float, max_memory: int) -> int | None:
-    """How many columns the query returns on what is shared, if known; RefusedError if it does not
+    """How many columns the query returns on what is granted, if known; RefusedError if it does not
     compile."""
     compiler = _compiler
     with compiler.lock:

@@ -23,7 +23,7 @@ from typing import Any
 
 from deniable.client.sandbox import answer as sandbox_answer
 from deniable.client.sandbox import worker as sandbox_main
-from deniable.client.sandbox.answer import FoundAnswer
+from deniable.client.sandbox.answer import SandboxAnswer
 from deniable.errors import SandboxError
 from deniable.queries.columns.bucket_index import NONE, PlainColumn
 from deniable.sql.guard import REASONS, Cell, DisallowedSqlError, Shape
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 LARGEST_COPY = 256 << 20
-"""The most bytes of shared data that are copied, as they are sent. More than that is answered for
+"""The most bytes of granted data that are copied, as they are sent. More than that is answered for
 as if the SQL had failed."""
-TOO_LARGE = "what is shared is too large to be copied"
+TOO_LARGE = "what is granted is too large to be copied"
 COPY_ROOM = 6 * LARGEST_COPY
 """Bytes of memory in which a copy is made: it is there twice while it is sorted, plus what sorting
 needs. The same for all vaults, so that no limit tells what one holds; once the copy is made, its
@@ -121,7 +121,7 @@ class SandboxTask:
         """What decides how often coins are drawn, and how long the answer is."""
         return self.rows, self.most_rows, self.ones, self.memo
 
-    def nothing(self) -> FoundAnswer:
+    def nothing(self) -> SandboxAnswer:
         """The answer of someone who has none."""
         return sandbox_answer.seated(self.plan, [])
 
@@ -244,7 +244,7 @@ class SandboxProcess:
 
     def answer(
         self, task: SandboxTask, draw: Draw, *, deadline: float, max_rows: int, seconds: float
-    ) -> FoundAnswer:
+    ) -> SandboxAnswer:
         """The answer: always as many buckets, some or all of them :data:`NONE`.
 
         It is over after so many seconds. `draw` draws up to so many of n places.

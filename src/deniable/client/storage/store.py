@@ -1,5 +1,5 @@
 """The device's state: ledger, permanent answers, epochs, query versions, outgoing shares, receipts,
-counters, shared names.
+counters, granted names.
 
 One SQLite file next to the vault, with mode 0600. Whatever belongs together changes in one
 transaction, so a device that is killed at any moment restarts with all of it or none. The file
@@ -235,10 +235,10 @@ class StoreTransaction:
             "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?)", (analyst, query, LAST_EPOCH)
         )
 
-    # --- what is shared
+    # --- what is granted
 
-    def shared(self) -> Shape | None:
-        """The names that were shared when the vault could last be read; None if it never could."""
+    def granted(self) -> Shape | None:
+        """The names that were granted when the vault could last be read; None if it never could."""
         row = self._db.execute("SELECT shape FROM shared").fetchone()
         if row is None:
             return None
@@ -247,9 +247,9 @@ class StoreTransaction:
             for table, columns in json.loads(row[0])
         )
 
-    def keep_shared(self, shape: Shape) -> None:
-        """Record what is shared, if it has changed."""
-        if shape != self.shared():
+    def keep_granted(self, shape: Shape) -> None:
+        """Record what is granted, if it has changed."""
+        if shape != self.granted():
             self._db.execute("DELETE FROM shared")
             self._db.execute("INSERT INTO shared VALUES (?)", (json.dumps(shape),))
 

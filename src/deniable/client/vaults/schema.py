@@ -1,4 +1,4 @@
-"""What a vault's file looks like: marks, ordinary tables and columns, and which are shared.
+"""What a vault's file looks like: marks, ordinary tables and columns, and which are granted.
 
 No cell is read here. Both the owner's side (`vault.py`, `recording.py`) and the reader for analysts
 (`granted.py`) use it.
@@ -24,7 +24,7 @@ APPLICATION_ID = 0x646E7676
 """Marks an SQLite file as a vault: `dnvv` in the file's header."""
 
 DECLARATION = "deniable_shared"
-"""The table inside the vault that records what the owner shares. It cannot itself be shared."""
+"""The table inside the vault that records what the owner grants. It cannot itself be granted."""
 
 TAKEN_PREFIXES = ("sqlite_", "pragma_", "deniable_")
 _ROW_NUMBERS = ("rowid", "oid", "_rowid_")
@@ -72,7 +72,7 @@ def _affinity(declared: str) -> str:
 
 
 def grants(connection: sqlite3.Connection) -> Shape:
-    """What is shared, as long as it names an ordinary column of an ordinary table.
+    """What is granted, as long as it names an ordinary column of an ordinary table.
 
     Tables and columns are ordered by name: the order in which the owner created them is private.
     """
@@ -83,13 +83,13 @@ def grants(connection: sqlite3.Connection) -> Shape:
     shape = []
     for table in sorted(table_names(connection), key=fold):
         columns = sorted(columns_of(connection, table).items(), key=lambda column: fold(column[0]))
-        shared = tuple(
+        granted = tuple(
             (name, affinity)
             for name, affinity in columns
             if name and (fold(table), fold(name)) in declared
         )
-        if shared:
-            shape.append((table, shared))
+        if granted:
+            shape.append((table, granted))
     return tuple(shape)
 
 

@@ -1,4 +1,4 @@
-"""A person's vault: one SQLite file on their device, with the declaration of what they share inside
+"""A person's vault: one SQLite file on their device, with the declaration of what they grant inside
 it.
 
 The declaration is a table in the same file, so that it is copied, backed up and moved along with
@@ -30,6 +30,7 @@ from deniable.client.vaults.schema import (
 )
 from deniable.errors import VaultError
 from deniable.queries.schedule import duration, moment
+from deniable.renames import reads_old_names
 from deniable.service.files.schemas import transaction
 from deniable.sql.guard import fold, quoted
 
@@ -42,30 +43,32 @@ _USUAL_WAIT = 5.0  # seconds for another program that is writing
 _PROGRESS_EVERY = 1_000  # instructions of SQLite's machine
 
 
+@reads_old_names
 @dataclass(frozen=True)
 class TableInfo:
-    """One table of a vault: its rows, and which of its columns are shared."""
+    """One table of a vault: its rows, and which of its columns are granted."""
 
     name: str
     n_rows: int
-    shared: tuple[str, ...]
-    unshared: tuple[str, ...]
+    granted: tuple[str, ...]
+    withheld: tuple[str, ...]
 
 
+@reads_old_names
 @dataclass(frozen=True)
 class Vault:
-    """A person's data and what they share of it. Use :meth:`create` or :meth:`open`.
+    """A person's data and what they grant of it. Use :meth:`create` or :meth:`open`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> vault = Vault.create(Path(folder.name) / "ann.db")
     >>> vault.import_rows("rides", {"city": "TEXT", "km": "REAL"}, [("Lyon", 3.5), ("Nice", None)])
     2
-    >>> vault.share("rides", ["km"])
-    >>> vault.shares()
+    >>> vault.grant("rides", ["km"])
+    >>> vault.grants()
     {'rides': ('km',)}
     >>> vault.tables()
-    [TableInfo(name='rides', n_rows=2, shared=('km',), unshared=('city',))]
+    [TableInfo(name='rides', n_rows=2, granted=('km',), withheld=('city',))]
     >>> folder.cleanup()
     """
 
@@ -73,7 +76,7 @@ class Vault:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Vault:
-        """A new, empty vault that shares nothing, readable only by its owner (mode 0600)."""
+        """A new, empty vault that grants nothing, readable only by its owner (mode 0600)."""
         vault = cls(Path(path).absolute())
         try:
             os.close(os.open(vault.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
@@ -118,34 +121,34 @@ class Vault:
         return self.path.as_uri() + "?mode=ro"
 
     def tables(self) -> list[TableInfo]:
-        """All tables, by name, each with its shared and unshared columns."""
+        """All tables, by name, each with its granted and withheld columns."""
         with self._connection() as connection:
-            granted = {table: dict(columns) for table, columns in grants(connection)}
+            declared = {table: dict(columns) for table, columns in grants(connection)}
             found = []
             for name in table_names(connection):
                 columns = [
                     row[1] for row in connection.execute(f"PRAGMA table_xinfo({quoted(name)})")
                 ]
                 n_rows = connection.execute(f"SELECT count(*) FROM {quoted(name)}").fetchone()[0]  # noqa: S608 - quoted
-                ours = granted.get(name, {})
-                shared = tuple(column for column in columns if column in ours)
+                ours = declared.get(name, {})
+                granted = tuple(column for column in columns if column in ours)
                 found.append(
                     TableInfo(
                         name,
                         n_rows,
-                        shared,
+                        granted,
                         tuple(column for column in columns if column not in ours),
                     )
                 )
         return found
 
-    def shares(self) -> dict[str, tuple[str, ...]]:
-        """What an analyst's SQL can read: the shared columns, by table. Reading one column is
+    def grants(self) -> dict[str, tuple[str, ...]]:
+        """What an analyst's SQL can read: the granted columns, by table. Reading one column is
         enough to count a table's rows."""
-        return {table.name: table.shared for table in self.tables() if table.shared}
+        return {table.name: table.granted for table in self.tables() if table.granted}
 
-    def share(self, table: str, columns: Sequence[str]) -> None:
-        """Share these columns of a table, in addition to what is already shared."""
+    def grant(self, table: str, columns: Sequence[str]) -> None:
+        """Grant these columns of a table, in addition to what is already granted."""
         _check_list("columns", columns)
         with self._change() as connection:
             name, kinds = _layout(connection, table)
@@ -154,7 +157,7 @@ class Vault:
                 if fold(column) not in by_fold:
                     raise VaultError(
                         f"column {column!r} is not an ordinary column of {name}: it cannot be"
-                        " shared"
+                        " granted"
                     )
                 _check_name("column", column)
                 connection.execute(
@@ -162,8 +165,8 @@ class Vault:
                     (name, by_fold[fold(column)]),
                 )
 
-    def unshare(self, table: str, columns: Sequence[str] | None = None) -> None:
-        """Stop sharing these columns or, without `columns`, the whole table. This applies to
+    def withdraw(self, table: str, columns: Sequence[str] | None = None) -> None:
+        """Stop granting these columns or, without `columns`, the whole table. This applies to
         queries that start from now on."""
         if columns is not None:
             _check_list("columns", columns)
@@ -172,12 +175,12 @@ class Vault:
                 f"SELECT column_name FROM {DECLARATION} WHERE table_name = ?",  # noqa: S608
                 (table,),
             )
-            shared = {fold(row[0]) for row in known}
-            if not shared:
-                raise VaultError(f"nothing of table {table!r} is shared")
-            for column in shared if columns is None else columns:
-                if fold(column) not in shared:
-                    raise VaultError(f"column {column!r} of {table} is not shared")
+            granted = {fold(row[0]) for row in known}
+            if not granted:
+                raise VaultError(f"nothing of table {table!r} is granted")
+            for column in granted if columns is None else columns:
+                if fold(column) not in granted:
+                    raise VaultError(f"column {column!r} of {table} is not granted")
                 connection.execute(
                     f"DELETE FROM {DECLARATION} WHERE table_name = ? AND column_name = ?",  # noqa: S608
                     (table, column),
@@ -190,7 +193,7 @@ class Vault:
         many.
 
         `columns` gives each column's kind: INTEGER, REAL or TEXT. A table that exists must have
-        these columns, of these kinds. Imported columns are not shared until :meth:`share` says so.
+        these columns, of these kinds. Imported columns are not granted until :meth:`grant` says so.
         """
         _check_name("table", table)
         _check_list("columns", list(columns))
@@ -216,7 +219,7 @@ class Vault:
         """Add one row as an app produces it, with its time: `vault.record("rides", {"km": 3.5,
         "city": "Lyon"})`.
 
-        A missing table or column is created, and is not shared until :meth:`share` says so. Rows
+        A missing table or column is created, and is not granted until :meth:`grant` says so. Rows
         that are older, or more numerous, than :meth:`keep` allows are deleted.
         """
         _check_name("table", table)

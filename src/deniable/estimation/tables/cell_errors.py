@@ -40,7 +40,7 @@ from deniable.results import encode
 
 __all__ = [
     "CellErrors",
-    "DenseSpread",
+    "DenseCellErrors",
     "TableFields",
     "conditioned",
     "dense_errors",
@@ -116,12 +116,12 @@ class CellErrors(ABC):
     def from_dict(document: Mapping[str, Any]) -> CellErrors:
         """The spread that :meth:`to_dict` described."""
         if "counts" in document:
-            from deniable.estimation.tables.counted_cells import CountedSpread  # noqa: PLC0415 - each needs the other
+            from deniable.estimation.tables.counted_cells import CountedCellErrors  # noqa: PLC0415 - each needs the other
 
             inverses, coins = (
                 [_floats(matrix) for matrix in document[name]] for name in ("inverses", "coins")
             )
-            return CountedSpread(np.array(document["counts"], dtype=np.int64), inverses, coins)
+            return CountedCellErrors(np.array(document["counts"], dtype=np.int64), inverses, coins)
         if "of" in document:
             return _STEPS[document["step"]](
                 CellErrors.from_dict(document["of"]), document["argument"]
@@ -130,7 +130,7 @@ class CellErrors(ABC):
         variances, covariances = (
             [_floats(each) for each in document[name]] for name in ("variance", "covariance")
         )
-        return StatedSpread(proportions, variances, covariances, document["crossed"])
+        return StatedCellErrors(proportions, variances, covariances, document["crossed"])
 
     def marginal(self, keep: Sequence[int]) -> CellErrors:
         """Of the sums over all axes but those to keep, in the order given."""
@@ -142,7 +142,7 @@ class CellErrors(ABC):
         return DerivedCellErrors(self, kept.transpose(*order), pull, ("marginal", list(keep)))
 
 
-class DenseSpread(CellErrors):
+class DenseCellErrors(CellErrors):
     """From a covariance matrix of the cells that is known already, for an infinite population."""
 
     def __init__(self, proportions: _Floats, variance: _Floats, covariance: _Floats | None) -> None:
@@ -170,7 +170,7 @@ class DenseSpread(CellErrors):
         return found
 
 
-def dense_errors(estimate: Estimate) -> DenseSpread:
+def dense_errors(estimate: Estimate) -> DenseCellErrors:
     """The estimate's errors in an infinite population, shifted so that its proportions sum to 1."""
     proportions, variance, covariance = estimate.proportions, estimate.variance, estimate.covariance
     k = proportions.size
@@ -185,10 +185,10 @@ def dense_errors(estimate: Estimate) -> DenseSpread:
         covariance = covariance - covariance.mean(axis=0)
         covariance = covariance - covariance.mean(axis=1, keepdims=True)
         variance = np.diagonal(covariance).copy()
-    return DenseSpread(proportions, variance, covariance)
+    return DenseCellErrors(proportions, variance, covariance)
 
 
-class StatedSpread(CellErrors):
+class StatedCellErrors(CellErrors):
     """For a table read from a document: its covariances in an infinite population, then in its
     own."""
 
@@ -264,7 +264,7 @@ class DerivedCellErrors(CellErrors):
         return self.parent.covariance(self.pull(weights), population)
 
 
-class RearrangedSpread(DerivedCellErrors):
+class RearrangedCellErrors(DerivedCellErrors):
     """For cells that are cells of another table in other places, found by `view`."""
 
     def __init__(
@@ -284,7 +284,7 @@ class RearrangedSpread(DerivedCellErrors):
 def selected(parent: CellErrors, place: tuple[int | slice, ...]) -> CellErrors:
     """Of the cells at `place`, an index of the tensor of cells."""
     step = ("selected", [None if isinstance(where, slice) else where for where in place])
-    return RearrangedSpread(
+    return RearrangedCellErrors(
         parent, itemgetter(place), partial(embed, place, parent.proportions.shape), step
     )
 
@@ -310,7 +310,9 @@ def conditioned(parent: CellErrors, n_given: int) -> CellErrors:
 def reshaped(parent: CellErrors, shape: tuple[int, ...]) -> CellErrors:
     """For the same cells in another shape."""
     pull = partial(_arrange, parent.proportions.shape)
-    return RearrangedSpread(parent, methodcaller("reshape", shape), pull, ("reshaped", list(shape)))
+    return RearrangedCellErrors(
+        parent, methodcaller("reshape", shape), pull, ("reshaped", list(shape))
+    )
 
 
 _STEPS: dict[str, Callable[[CellErrors, Any], CellErrors]] = {

@@ -21,7 +21,7 @@ from deniable.estimation.tables.cell_moments import (
 )
 from deniable.results import encode
 
-__all__ = ["CountedSpread", "ListedSpread"]
+__all__ = ["CountedCellErrors", "ListedCellErrors"]
 
 _Floats = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ _CHUNK_NUMBERS = 1 << 20
 overhead to vanish."""
 
 
-class CountedSpread(CellErrors):
+class CountedCellErrors(CellErrors):
     """From the contingency tensor of reports: one inverse per axis, applied one after the other."""
 
     crossed = True
@@ -71,16 +71,16 @@ class CountedSpread(CellErrors):
             **{name: [encode(each) for each in some] for name, some in parts.items()},
         }
 
-    def marginal(self, keep: Sequence[int]) -> CountedSpread:
+    def marginal(self, keep: Sequence[int]) -> CountedCellErrors:
         # The columns of an inverse sum to 1, so summing the cells over an axis means ignoring its
         # reports.
         order = np.argsort(np.argsort(keep))
         counts = self.counts.sum(axis=tuple(i for i in range(self.counts.ndim) if i not in keep))
         coins = [self.coins[i] for i in keep] if self.coins else ()
-        return CountedSpread(counts.transpose(*order), [self.inverses[i] for i in keep], coins)
+        return CountedCellErrors(counts.transpose(*order), [self.inverses[i] for i in keep], coins)
 
 
-class ListedSpread(CellErrors):
+class ListedCellErrors(CellErrors):
     """From the reports themselves, if a report is not one of a few outcomes."""
 
     crossed = True
@@ -134,5 +134,5 @@ class ListedSpread(CellErrors):
         )
         return raise_to_least(found, weights, self._coins)
 
-    def marginal(self, keep: Sequence[int]) -> ListedSpread:
-        return ListedSpread([self.attributes[i] for i in keep])
+    def marginal(self, keep: Sequence[int]) -> ListedCellErrors:
+        return ListedCellErrors([self.attributes[i] for i in keep])

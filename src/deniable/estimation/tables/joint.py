@@ -16,7 +16,7 @@ from deniable.estimation.tables.attributes import Attribute, Randomizer, attribu
 from deniable.estimation.tables.cell_errors import (
     CellErrors,
 )
-from deniable.estimation.tables.counted_cells import CountedSpread, ListedSpread
+from deniable.estimation.tables.counted_cells import CountedCellErrors, ListedCellErrors
 from deniable.estimation.tables.table import Table
 
 __all__ = ["LARGEST_TABLE", "joint"]
@@ -91,13 +91,13 @@ def joint(
         and prod(inverse.shape[1] for inverse in inverses) <= LARGEST_TABLE
     ):
         coins = [a.coins for a in attributes if a.coins is not None]
-        spread = CountedSpread(
+        spread = CountedCellErrors(
             _contingency(attributes, tuple(inverse.shape[1] for inverse in inverses)),
             inverses,
             coins,
         )
     else:
-        spread = ListedSpread(attributes)
+        spread = ListedCellErrors(attributes)
     return Table(
         axes=tuple(a.name for a in attributes),
         labels=tuple(a.labels for a in attributes),

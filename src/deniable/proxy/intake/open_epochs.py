@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deniable.proxy.intake.quotas import MessageCounts
 from deniable.proxy.intake.rules import IntakeRules
-from deniable.proxy.intake.seen import SeenIds
+from deniable.proxy.intake.seen import EpochIds
 from deniable.proxy.intake.spool import Segment
 
 __all__ = ["OpenEpoch", "Waiting"]
@@ -38,7 +38,7 @@ class Waiting:
 class OpenEpoch:
     """The state of one channel and epoch while it is open; discarded when it is closed."""
 
-    seen: SeenIds
+    seen: EpochIds
     used: MessageCounts = field(default_factory=MessageCounts)
     moving: list[Waiting] = field(default_factory=list)
     """What is being moved, oldest first: nothing more is added to it, because it may already be in

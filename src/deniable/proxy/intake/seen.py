@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from deniable.service.files.file_arrays import on_disk
 from deniable.wire.sizes import SIZE_CLASSES, row_words
 
-__all__ = ["Checker", "SeenIds", "SeenResult"]
+__all__ = ["Checker", "EpochIds", "SeenResult"]
 
 _Words = NDArray[np.uint64]
 _HALF = np.uint64(0xFFFFFFFF)
@@ -99,10 +99,10 @@ class _Run(NamedTuple):
     checks: _Words
 
 
-class SeenIds:
+class EpochIds:
     """The ids of one epoch.
 
-    >>> seen = SeenIds()
+    >>> seen = EpochIds()
     >>> rows, checks = np.array([[5, 1, 5], [0, 0, 0]], dtype=np.uint64), np.array([7, 8, 7], dtype=np.uint64)
     >>> found = seen.look(rows, checks)
     >>> found.new.tolist(), found.n_same, found.n_changed

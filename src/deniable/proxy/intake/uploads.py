@@ -27,11 +27,11 @@ from deniable.errors import LogAwayError, ParameterError, RefusedError, WireErro
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
 from deniable.proxy.intake.bound_uses import BoundUses
 from deniable.proxy.intake.commits import Commit, Upload, UploadPart, UploadReceipt
-from deniable.proxy.intake.gathered import Gathered, gather
 from deniable.proxy.intake.open_epochs import OpenEpoch, Waiting
 from deniable.proxy.intake.rules import IntakeRules
-from deniable.proxy.intake.seen import Checker, SeenIds
+from deniable.proxy.intake.seen import Checker, EpochIds
 from deniable.proxy.intake.spool import Group, Spool
+from deniable.proxy.intake.uploaded_records import UploadedRecords, gather
 from deniable.queries.channels import Channel
 from deniable.service.files.database import free_bytes, lock
 from deniable.service.tokens import Bound
@@ -126,7 +126,7 @@ class Intake:
 
     def _epoch(self, group: Group) -> OpenEpoch:
         if group not in self._epochs:
-            self._epochs[group] = OpenEpoch(SeenIds(self._ids))
+            self._epochs[group] = OpenEpoch(EpochIds(self._ids))
         return self._epochs[group]
 
     @property
@@ -194,7 +194,7 @@ class Intake:
         self.counters["already"] += commit.n_already
         return [result for result in commit.results if result is not None]
 
-    def _take_gathered(self, part: Gathered, commit: Commit) -> list[int]:
+    def _take_gathered(self, part: UploadedRecords, commit: Commit) -> list[int]:
         """Take uploads of one channel and epoch; returns those that must be examined after the
         others.
 
@@ -208,7 +208,7 @@ class Intake:
             for i in part.uploads.tolist():
                 commit.results[i] = error
             return []
-        epoch = self._epochs.get(group) or OpenEpoch(SeenIds(self._ids))
+        epoch = self._epochs.get(group) or OpenEpoch(EpochIds(self._ids))
         checks = self._check(part.columns)
         found = epoch.seen.look(part.columns[:2], checks)
         new = np.zeros(checks.size, dtype=bool)
@@ -322,7 +322,7 @@ class Intake:
         for key, columns in groups.items():
             group = Group(*key)
             channel = self._open_channel(group, commit.now)
-            epoch = self._epochs.get(group) or OpenEpoch(SeenIds(self._ids))
+            epoch = self._epochs.get(group) or OpenEpoch(EpochIds(self._ids))
             checks = self._check(columns)
             found = epoch.seen.look(columns[:2], checks)
             if found.n_changed:

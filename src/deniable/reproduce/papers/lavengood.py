@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from deniable.planning.grid import lavengood_grid
-from deniable.planning.precision import ExpectedSpread
+from deniable.planning.precision import ProportionVariance
 from deniable.privacy.response import bit_epsilon, zero_knowledge_epsilon
 from deniable.reproduce.experiment import (
     Claim,
@@ -31,7 +31,7 @@ _CVS = (0.05, 0.1)
 def cv(proportion: float, n: float, s: float, p: float, q: float) -> float:
     """The coefficient of variation by theory, equation 2.8 of the thesis."""
     b = (1 - p) * q
-    return ExpectedSpread.of_pair(p + b, b).stderr(proportion, s * n) / proportion
+    return ProportionVariance.of_pair(p + b, b).stderr(proportion, s * n) / proportion
 
 
 def _measure_table_6_1(settings: SimpleNamespace, context: Context) -> Measured:

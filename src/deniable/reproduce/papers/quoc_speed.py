@@ -262,7 +262,7 @@ def _table_3(settings: SimpleNamespace, context: Context) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         vault = Vault.create(Path(folder) / "vault.db")
         vault.import_rows("trips", {"distance": "REAL"}, [(i / 7,) for i in range(100)])
-        vault.share("trips", ["distance"])
+        vault.grant("trips", ["distance"])
         sandbox.run(vault, query.sql)
         steps: dict[str, tuple[Callable[[], Any], int]] = {
             "SQLite read": (lambda: [sandbox.run(vault, query.sql) for _ in range(n)], n),

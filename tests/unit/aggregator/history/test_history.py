@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deniable.aggregator.history.file_catalogue import CatalogueSnapshot, files, snapshot
-from deniable.aggregator.history.maintenance import Keeper
+from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.report_files import SLICES, ReportFolder, ReportRows
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.history.settings import HistorySettings
@@ -61,7 +61,7 @@ def test_an_engine_keeps_every_counted_report_once_and_no_other(tmp_path: Path) 
         crowd.now += 60
         engine.drain()
     assert crowd.state is not None
-    keeper = Keeper(connect(tmp_path / "state.db"), settings, lambda: crowd.now)
+    keeper = HistoryMaintainer(connect(tmp_path / "state.db"), settings, lambda: crowd.now)
     counted = without_silence(crowd.state.panes(crowd.query.id, EVERYTHING))
     assert sum(pane.n for pane in counted.values()) == 800
     assert stored_counts(keeper.connection, keeper, [crowd.query]) == counted  # all of them staged
@@ -104,7 +104,7 @@ def test_reports_of_open_epochs_stay_in_the_state_until_the_epoch_is_closed(tmp_
     crowd = Crowd(tmp_path)
     settings = HistorySettings(str(tmp_path / "history"), publish_every=1)
     engine = crowd.engine(history=settings)
-    keeper = Keeper(connect(tmp_path / "state.db"), settings, lambda: crowd.now)
+    keeper = HistoryMaintainer(connect(tmp_path / "state.db"), settings, lambda: crowd.now)
     crowd.answer([1] * 20)
     engine.drain()
     crowd.now += 90
@@ -153,12 +153,12 @@ def test_a_file_that_is_in_no_catalogue_is_removed_at_the_start_and_never_read(
     for name in ("reports-dead", "merged-dead", "batch-dead"):
         (known.parent / f"{name}.parquet").write_bytes(known.read_bytes())
     assert filed.stored() == filed.counted()
-    Keeper(
+    HistoryMaintainer(
         connect(filed.path), filed.settings, lambda: filed.now, own_batches=False
     ).connection.close()
     left = {path.name.partition("-")[2] for path in folder.rglob("*.parquet")}
     assert "dead.parquet" in left  # a batch of Spark's may be on its way
-    Keeper(connect(filed.path), filed.settings, lambda: filed.now).connection.close()
+    HistoryMaintainer(connect(filed.path), filed.settings, lambda: filed.now).connection.close()
     assert {path.name for path in folder.rglob("*dead*")} == set()
     assert filed.stored() == filed.counted()
 
@@ -207,7 +207,7 @@ def test_days_that_are_too_old_go_and_later_ones_stay(filed: FiledHistory, tmp_p
     settings = HistorySettings(
         filed.settings.folder, keep=10 * DAY, keep_by_query={filed.versions[0].id: 2 * DAY}
     )
-    keeper = Keeper(connect(filed.path), settings, lambda: filed.now)
+    keeper = HistoryMaintainer(connect(filed.path), settings, lambda: filed.now)
     filed.now = MIDNIGHT + 3 * DAY - 1
     assert keeper.retain() == 0
     filed.now = MIDNIGHT + 3 * DAY
@@ -251,7 +251,9 @@ def test_what_is_deleted_while_it_is_moved_does_not_come_back(
     def overtaken(*arguments: Any) -> Any:
         entry = write(*arguments)
         monkeypatch.setattr(ReportFolder, "write", write)
-        other = Keeper(connect(filed.path), filed.settings, lambda: filed.now, own_batches=False)
+        other = HistoryMaintainer(
+            connect(filed.path), filed.settings, lambda: filed.now, own_batches=False
+        )
         assert other.delete(filed.versions[0].id)["reports"] == 7200
         other.connection.close()
         return entry

@@ -454,9 +454,9 @@ def test_a_window_says_so_when_more_answers_were_malformed_than_its_error_covers
     }
     window = assemble([query], 0, {PaneKey(query.id, query.serial, 0, 0): counted}, (), accounts)
     assert window.estimate is not None
-    assert window.error is not None
+    assert window.half_width is not None
     # the two figures lie on both sides of the half-width
-    assert 10 / 1010 < window.error < 200 / 1200
+    assert 10 / 1010 < window.half_width < 200 / 1200
     assert window.condition == condition
     told = "17 % of the shares of https://two.example were malformed"
     assert any(note.startswith(told) for note in window.estimate.notes) == (
@@ -481,9 +481,9 @@ def test_a_window_is_incomplete_if_more_answers_lack_a_share_than_its_error_cove
     key = PaneKey(query.id, query.serial, 0, 0)
     window = assemble([query], 0, {key: pane(query, [1, 2] * 500)}, (), accounts)
     assert window.estimate is not None
-    assert window.error is not None
+    assert window.half_width is not None
     # the two figures lie on both sides of the half-width
-    assert 10 / 1010 < window.error < 200 / 1200
+    assert 10 / 1010 < window.half_width < 200 / 1200
     expected = "17 % of the shares of https://one.example have no counterpart at another proxy"
     assert window.condition == condition
     noted = any(note.startswith(expected) for note in window.estimate.notes)

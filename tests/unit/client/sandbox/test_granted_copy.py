@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL put together on purpose
-"""What the sandbox's process is given: what is shared, as it is now, and nothing else."""
+"""What the sandbox's process is given: what is granted, as it is now, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deniable.client.sandbox import interface as sandbox
 from deniable.client.sandbox import pool as sandbox_pool
 from deniable.client.sandbox import process as sandbox_process
 from deniable.client.sandbox.process import SandboxProcess
-from deniable.errors import DeadlineError, NotSharedError, SandboxError, TooMuchMemoryError
+from deniable.errors import DeadlineError, NotGrantedError, SandboxError, TooMuchMemoryError
 from deniable.randomness import seeded_source
 from deniable.sql import guard
 from toolkit.devices import asked, at, make_device, make_policy, queued, signed
@@ -35,7 +35,7 @@ def vault(tmp_path: Path) -> Vault:
         "t", {"a": "TEXT", "b": "TEXT"}, [(f"{SHARED}-{i}", f"{SECRET}-{i}") for i in range(50)]
     )
     vault.import_rows("diary", {"entry": "TEXT"}, [(f"{SECRET}-diary",)])
-    vault.share("t", ["a"])
+    vault.grant("t", ["a"])
     return vault
 
 
@@ -125,19 +125,19 @@ def test_a_file_that_was_replaced_or_overwritten_is_read_anew(vault: Vault, tmp_
     assert count(vault) == 3
 
 
-def test_a_change_of_what_is_shared_ends_the_process_that_held_it(vault: Vault) -> None:
+def test_a_change_of_what_is_granted_ends_the_process_that_held_it(vault: Vault) -> None:
     count(vault)
     held = process_of(vault)
     vault.import_rows("t", {"a": "TEXT", "b": "TEXT"}, [("x", "y")])
     assert count(vault) == 51
     assert process_of(vault) is held
-    vault.share("t", ["b"])
+    vault.grant("t", ["b"])
     assert len(run(vault, "SELECT b FROM t")) == 51
     assert process_of(vault) is not held
     assert not held.alive
-    vault.unshare("t", ["b"])
+    vault.withdraw("t", ["b"])
     for ask in (run, sandbox.check):
-        with pytest.raises(NotSharedError):
+        with pytest.raises(NotGrantedError):
             ask(vault, "SELECT b FROM t")
 
 
@@ -150,7 +150,7 @@ def pid_of(vault: Vault) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's memory under /proc")
-def test_the_memory_of_the_process_holds_what_is_shared_and_nothing_that_is_not(
+def test_the_memory_of_the_process_holds_what_is_granted_and_nothing_that_is_not(
     vault: Vault,
 ) -> None:
     pid = pid_of(vault)
@@ -259,7 +259,7 @@ def test_cells_are_the_same_in_the_copy_whatever_their_columns_are_declared_as(
                         assert table == "firm"
         connection.execute("COMMIT")
         for table, kinds in layouts.items():
-            vault.share(table, [f"c{i}" for i in range(len(kinds))])
+            vault.grant(table, [f"c{i}" for i in range(len(kinds))])
         for table, kinds in layouts.items():
             for i, kind in enumerate(kinds):
                 # The type, the value as a number, and whether it equals a text and a number: the
@@ -293,7 +293,7 @@ def test_a_declaration_that_names_what_must_not_be_copied_shares_nothing(vault: 
             *(("deniable_shared", "table_name"), ("t", "rowid"), ("nothing", "a"), ("", "")),
         ):
             connection.execute("INSERT INTO deniable_shared VALUES (?, ?)", (table, column))
-    assert vault.shares() == {"t": ("a",)}
+    assert vault.grants() == {"t": ("a",)}
     assert count(vault) == 50
 
 

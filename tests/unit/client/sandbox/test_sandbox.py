@@ -26,7 +26,7 @@ from deniable.errors import (
     DeadlineError,
     DeniableError,
     ForbiddenSqlError,
-    NotSharedError,
+    NotGrantedError,
     ParameterError,
     SandboxError,
     TooComplexError,
@@ -128,8 +128,8 @@ def test_hostile_sql_is_refused_in_time_and_leaves_no_trace(
     "sql", [sql for _, sql, _ in HOSTILE], ids=[name for name, _, _ in HOSTILE]
 )
 def test_nothing_undeclared_makes_a_difference(twins: tuple[Vault, Vault], sql: str) -> None:
-    # The twins differ in all that is not shared: if no query can tell them apart, none reads what
-    # is not shared.
+    # The twins differ in all that is not granted: if no query can tell them apart, none reads what
+    # is not granted.
     options: dict[str, Any] = {
         "deadline": DEADLINE / 4,
         "max_rows": MAX_ROWS,
@@ -163,7 +163,7 @@ def test_a_name_in_double_quotes_does_not_tell_whether_there_is_such_a_column(
 
 def test_the_twins_would_be_told_apart_without_the_sandbox(twins: tuple[Vault, Vault]) -> None:
     told = 0
-    for sql in [*QUOTED, *(sql for _, sql, error in HOSTILE if error is NotSharedError)]:
+    for sql in [*QUOTED, *(sql for _, sql, error in HOSTILE if error is NotGrantedError)]:
         answers = []
         for vault in twins:
             with closing(sqlite3.connect(vault.uri, uri=True)) as connection:
@@ -263,16 +263,16 @@ def test_the_page_lists_the_functions_that_are_allowed() -> None:
     assert f"`{' '.join(sorted(guard.FUNCTIONS))}`, and `{' '.join(guard.CALENDAR)}`" in page
 
 
-def test_what_is_absent_and_what_is_unshared_sound_the_same(twins: tuple[Vault, Vault]) -> None:
+def test_what_is_absent_and_what_is_withdrawn_sound_the_same(twins: tuple[Vault, Vault]) -> None:
     for there, absent in (("diary", "diarx"), ("people.salary", "people.salarx")):
         text = "SELECT count(*) FROM {}" if "." not in there else "SELECT {} FROM people"
         for ask in (run, sandbox.check):
             messages = []
             for name in (there, absent):
-                with pytest.raises(NotSharedError) as caught:
+                with pytest.raises(NotGrantedError) as caught:
                     ask(twins[0], text.format(name))
                 messages.append(str(caught.value))
-            assert messages == [f"{there} is not shared", f"{absent} is not shared"]
+            assert messages == [f"{there} is not granted", f"{absent} is not granted"]
 
 
 def test_a_check_counts_columns_and_refuses_what_does_not_compile_and_nothing_else(
@@ -292,8 +292,8 @@ def test_a_check_counts_columns_and_refuses_what_does_not_compile_and_nothing_el
     for name, sql, error in HOSTILE:
         # known when it runs: a word may come from a cell
         looks_at_the_clock = name.startswith(("the clock", "the time zone"))
-        if error in (NotSharedError, ForbiddenSqlError, BadSqlError) and not looks_at_the_clock:
-            with pytest.raises((NotSharedError, ForbiddenSqlError, BadSqlError)):
+        if error in (NotGrantedError, ForbiddenSqlError, BadSqlError) and not looks_at_the_clock:
+            with pytest.raises((NotGrantedError, ForbiddenSqlError, BadSqlError)):
                 sandbox.check(twins[0], sql)
 
 
@@ -318,7 +318,7 @@ def small(tmp_path: Path) -> Iterator[tuple[Vault, sqlite3.Connection]]:
     vault = Vault.create(tmp_path / "small vault?100%.db")
     connection = sqlite3.connect(vault.path, isolation_level=None)
     connection.execute("CREATE TABLE t (a, b, c)")
-    vault.share("t", ["a"])
+    vault.grant("t", ["a"])
     yield vault, connection
     connection.close()
 
@@ -370,15 +370,15 @@ def test_shares_end_when_something_else_takes_the_tables_place(
     connection.execute("ALTER TABLE t RENAME TO old")
     for make, drop in replacements:
         connection.execute(make)
-        with pytest.raises((NotSharedError, ForbiddenSqlError)):
+        with pytest.raises((NotGrantedError, ForbiddenSqlError)):
             run(vault, "SELECT a FROM t", isolated=False)
-        assert vault.shares() == {}
+        assert vault.grants() == {}
         connection.execute(drop)
     connection.execute("ALTER TABLE old RENAME TO t")
     assert run(vault, "SELECT a FROM t", isolated=False)[0] == (1,)
 
 
-def test_rows_never_come_in_the_order_of_an_unshared_column_or_of_the_row_numbers(
+def test_rows_never_come_in_the_order_of_a_withheld_column_or_of_the_row_numbers(
     small: tuple[Vault, sqlite3.Connection],
 ) -> None:
     vault, connection = small
@@ -405,15 +405,15 @@ def test_rows_never_come_in_the_order_of_an_unshared_column_or_of_the_row_number
     assert sizes == sorted(cell for cell in cells if isinstance(cell, int | float))
 
 
-def test_what_is_unshared_is_refused_from_the_next_query_on(
+def test_what_is_withdrawn_is_refused_from_the_next_query_on(
     small: tuple[Vault, sqlite3.Connection],
 ) -> None:
     vault, _ = small
     run(vault, "SELECT a FROM t", isolated=False)
-    vault.unshare("t", ["a"])
-    with pytest.raises(NotSharedError):
+    vault.withdraw("t", ["a"])
+    with pytest.raises(NotGrantedError):
         run(vault, "SELECT a FROM t", isolated=False)
-    with pytest.raises(NotSharedError):
+    with pytest.raises(NotGrantedError):
         run(vault, "SELECT count(*) FROM t", isolated=False)
 
 

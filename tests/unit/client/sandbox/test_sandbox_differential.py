@@ -1,4 +1,4 @@
-"""No SQL tells apart two vaults that differ only in what is not shared: over a thousand texts, on
+"""No SQL tells apart two vaults that differ only in what is not granted: over a thousand texts, on
 ten versions of SQLite."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deniable.client.sandbox import pool as sandbox_pool
 from deniable.client.sandbox import process as sandbox_process
 from deniable.client.sandbox.granted import VaultCopy, VaultReader
 from deniable.client.storage.store import Store
-from deniable.errors import DeniableError, NotSharedError
+from deniable.errors import DeniableError, NotGrantedError
 from deniable.queries.columns.column import Column
 from deniable.randomness import seeded_source
 from deniable.sql import guard
@@ -83,14 +83,14 @@ def test_no_text_tells_the_twins_apart(twins: tuple[Vault, Vault], sqlite: str) 
     assert not told
 
 
-def test_an_unshared_table_cannot_be_joined_behind_a_hex_literal(
+def test_a_withheld_table_cannot_be_joined_behind_a_hex_literal(
     twins: tuple[Vault, Vault], sqlite: str
 ) -> None:
     for isolated in (False, True):
         with pytest.raises(DeniableError) as caught:
             run(twins[0], HEX_LITERAL, isolated=isolated)
         if sqlite < "3.46":  # from there on the literal and the word behind it are one bad token
-            assert type(caught.value) is NotSharedError
+            assert type(caught.value) is NotGrantedError
 
 
 def test_many_of_the_texts_tell_the_vaults_themselves_apart(

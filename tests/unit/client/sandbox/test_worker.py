@@ -67,7 +67,7 @@ def task_of(
     return sandbox.SandboxTask(*given, memo if query.memoize else None)
 
 
-def found_by(vault: Vault, query: Query, **options: Any) -> sandbox.FoundAnswer:
+def found_by(vault: Vault, query: Query, **options: Any) -> sandbox.SandboxAnswer:
     return sandbox.answer(
         vault, task_of(query), first, **{"within": 30.0, "deadline": 5.0, **options}
     )
@@ -232,7 +232,7 @@ def test_a_compromised_process_cannot_rename_a_permanent_answer(tmp_path: Path) 
     device.answer(signed(query), at(0))
     with device.store.transaction() as book:
         [[before]] = book.seats(scope_of(query), 1)
-        said = sandbox.FoundAnswer([5], [(0, b"x" * 32)])
+        said = sandbox.SandboxAnswer([5], [(0, b"x" * 32)])
         PermanentAnswers.of(book, query).reports(book, said, 1, device.source)
         [[after]] = book.seats(scope_of(query), 1)
     assert (after.name, after.permanent) == (before.name, before.permanent)

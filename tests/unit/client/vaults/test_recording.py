@@ -29,8 +29,8 @@ def rows(vault: Vault, sql: str) -> list[tuple[Any, ...]]:
 def test_a_recorded_row_can_be_asked_about_once_its_columns_are_shared(vault: Vault) -> None:
     vault.record("rides", {"km": 3.5, "city": "Lyon"}, at=100)
     vault.record("rides", {"km": 2, "rainy": True}, at=200)
-    assert vault.shares() == {}
-    vault.share("rides", ["km", "city", "rainy", "recorded_at"])
+    assert vault.grants() == {}
+    vault.grant("rides", ["km", "city", "rainy", "recorded_at"])
     assert sorted(rows(vault, "SELECT recorded_at, km, city, rainy FROM rides")) == [
         (100, 3.5, "Lyon", None),
         (200, 2.0, None, 1),
@@ -72,7 +72,7 @@ def test_an_imported_table_is_not_recorded_into(vault: Vault) -> None:
 def test_rows_are_forgotten_by_age_and_by_number_the_oldest_first(vault: Vault) -> None:
     for day in range(10):
         vault.record("rides", {"km": float(day)}, at=day * DAY)
-    vault.share("rides", ["km"])
+    vault.grant("rides", ["km"])
     vault.keep("rides", rows=6)
     assert sorted(rows(vault, "SELECT km FROM rides")) == [(float(day),) for day in range(4, 10)]
     vault.keep("rides", age="3 d", rows=6)
@@ -108,7 +108,7 @@ def test_a_device_forgets_before_it_answers(tmp_path: Path) -> None:
     )
     device = make_device(tmp_path, query, policy=make_policy(query, epsilon_per_answer=100))
     device.vault.record("rides", {"km": 5.5}, at=at(0))
-    device.vault.share("rides", ["km"])
+    device.vault.grant("rides", ["km"])
     device.vault.keep("rides", age=10 * DAY * 10_000)
     device.clock = lambda: at(0, 10)
     assert device.answer(signed(query), at(0, 10)).outcome == "answered"

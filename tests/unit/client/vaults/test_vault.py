@@ -44,7 +44,7 @@ def csv_file(tmp_path: Path, text: str) -> Path:
 
 def test_a_new_vault_is_empty_and_its_owners_alone(vault: Vault) -> None:
     assert vault.tables() == []
-    assert vault.shares() == {}
+    assert vault.grants() == {}
     assert vault.path.stat().st_mode & 0o777 == 0o600
     assert Vault.open(vault.path) == vault
 
@@ -115,7 +115,7 @@ def test_a_vault_of_the_first_version_is_brought_up_to_date_by_whoever_uses_it(
         execute(vault, "PRAGMA user_version = 1")
         use()
         assert contents(vault, "deniable_keeping") == []
-        assert Vault.open(vault.path).shares() == {}
+        assert Vault.open(vault.path).grants() == {}
 
 
 def test_a_vault_left_by_a_crash_in_mid_write_is_as_before(vault: Vault) -> None:
@@ -131,7 +131,7 @@ def test_a_vault_left_by_a_crash_in_mid_write_is_as_before(vault: Vault) -> None
     )
     subprocess.run([sys.executable, "-c", code, str(vault.path)], check=False)  # noqa: S603 - our own code
     assert vault.path.with_name("ann.db-journal").exists()
-    Vault.open(vault.path).share("t", ["a"])
+    Vault.open(vault.path).grant("t", ["a"])
     assert list(run(vault, "SELECT a FROM t", isolated=False)) == [(1,)]
 
 
@@ -221,19 +221,19 @@ def test_a_table_keeps_its_columns(vault: Vault) -> None:
 
 def test_shares_grow_and_shrink_by_column(vault: Vault) -> None:
     vault.import_rows("Rides", {"km": "REAL", "City": "TEXT", "fare": "REAL"}, [])
-    vault.share("rides", ["CITY"])
-    vault.share("Rides", ["km", "city"])
-    assert vault.shares() == {"Rides": ("km", "City")}
-    vault.unshare("RIDES", ["KM"])
-    assert vault.shares() == {"Rides": ("City",)}
-    vault.unshare("rides")
-    assert vault.shares() == {}
+    vault.grant("rides", ["CITY"])
+    vault.grant("Rides", ["km", "city"])
+    assert vault.grants() == {"Rides": ("km", "City")}
+    vault.withdraw("RIDES", ["KM"])
+    assert vault.grants() == {"Rides": ("City",)}
+    vault.withdraw("rides")
+    assert vault.grants() == {}
     assert Vault.open(vault.path).tables() == [TableInfo("Rides", 0, (), ("km", "City", "fare"))]
 
 
 def test_what_cannot_be_shared_is_refused_and_nothing_changes(vault: Vault) -> None:
     vault.import_rows("t", {"a": "INTEGER", "b": "TEXT"}, [])
-    vault.share("t", ["a"])
+    vault.grant("t", ["a"])
     execute(vault, "CREATE VIEW v AS SELECT b FROM t")
     execute(vault, "CREATE VIRTUAL TABLE f USING fts5(x)")
     execute(vault, "CREATE TABLE g (x, y AS (x + 1), z AS (x + 2) STORED, 'odd name')")
@@ -253,15 +253,15 @@ def test_what_cannot_be_shared_is_refused_and_nothing_changes(vault: Vault) -> N
         ("sqlite_master", ["sql"], "no ordinary table"),
     ):
         with pytest.raises(VaultError, match=words):
-            vault.share(table, columns)
-        assert vault.shares() == {"t": ("a",)}
-    for table, unshared, words in (
-        ("t", ["a", "b"], "column 'b' of t is not shared"),
-        ("g", None, "nothing of table 'g' is shared"),
+            vault.grant(table, columns)
+        assert vault.grants() == {"t": ("a",)}
+    for table, withheld, words in (
+        ("t", ["a", "b"], "column 'b' of t is not granted"),
+        ("g", None, "nothing of table 'g' is granted"),
     ):
         with pytest.raises(VaultError, match=words):
-            vault.unshare(table, unshared)
-        assert vault.shares() == {"t": ("a",)}
+            vault.withdraw(table, withheld)
+        assert vault.grants() == {"t": ("a",)}
 
 
 def test_csv_kinds_are_read_off_the_whole_file(vault: Vault, tmp_path: Path) -> None:

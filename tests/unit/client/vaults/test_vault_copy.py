@@ -34,7 +34,7 @@ def fresh() -> Iterator[None]:
 def vault_of(
     path: Path, n_rows: int, *, hidden: int = 0, mode: str = "DELETE", kind: str = ""
 ) -> Vault:
-    """A vault with rows that are shared, and bytes that are not."""
+    """A vault with rows that are granted, and bytes that are not."""
     vault = Vault.create(path)
     with closing(sqlite3.connect(vault.path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
@@ -43,7 +43,7 @@ def vault_of(
         connection.execute("CREATE TABLE diary (entry BLOB)")
         connection.execute("INSERT INTO diary VALUES (zeroblob(?))", (hidden,))
         connection.commit()
-    vault.share("t", ["a", "b"])
+    vault.grant("t", ["a", "b"])
     return vault
 
 
@@ -66,8 +66,8 @@ SORTED = (
 def test_how_much_memory_a_query_has_tells_nothing_of_what_the_vault_holds(tmp_path: Path) -> None:
     vaults = {
         "small": vault_of(tmp_path / "small.db", 16),
-        "much that is not shared": vault_of(tmp_path / "hidden.db", 16, hidden=30 << 20),
-        "much that is shared": vault_of(tmp_path / "shared.db", 150_000),
+        "much that is not granted": vault_of(tmp_path / "hidden.db", 16, hidden=30 << 20),
+        "much that is granted": vault_of(tmp_path / "shared.db", 150_000),
     }
     for name, vault in vaults.items():
         enough = run(
@@ -213,7 +213,7 @@ def test_every_row_is_copied_whatever_its_number_and_whatever_the_columns_are_ca
                     f"INSERT INTO {table} (n) VALUES (?)", [(i,) for i in numbers]
                 )
     for table in layouts:
-        vault.share(table, ["n"])
+        vault.grant(table, ["n"])
         assert [row[0] for row in run(vault, f"SELECT n FROM {table}", max_rows=5000)] == numbers
 
 

@@ -30,7 +30,7 @@ from deniable import (
     statistics,
 )
 from deniable.errors import NoReportsError, ParameterError, ReportError, ReportFormatError
-from deniable.estimation.tables.counted_cells import CountedSpread, ListedSpread
+from deniable.estimation.tables.counted_cells import CountedCellErrors, ListedCellErrors
 from toolkit.tables import Crowds, Floats, Outcomes, covariance
 
 THREE = [[0.7, 0.2, 0.25], [0.2, 0.6, 0.25], [0.1, 0.2, 0.5]]
@@ -96,7 +96,9 @@ def test_the_covariance_is_that_of_the_contributions_of_the_reports(
     reports = collect(mechanisms, 700)
     table = joint(mechanisms, reports)
     each = contributions(mechanisms, reports)
-    assert isinstance(table.spread, CountedSpread if mechanisms is MATRICES else ListedSpread)
+    assert isinstance(
+        table.spread, CountedCellErrors if mechanisms is MATRICES else ListedCellErrors
+    )
     np.testing.assert_allclose(table.proportions.reshape(-1), each.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(covariance(table), np.cov(each.T) / 700, atol=1e-12)
     np.testing.assert_allclose(
@@ -121,10 +123,10 @@ def test_reports_in_many_chunks_give_what_one_chunk_gives(monkeypatch: pytest.Mo
     )
 
 
-def _counted(mechanisms: dict[str, Mechanism], reports: dict[str, Reports]) -> CountedSpread:
+def _counted(mechanisms: dict[str, Mechanism], reports: dict[str, Reports]) -> CountedCellErrors:
     counts = np.zeros([len(m.labels) for m in mechanisms.values()], dtype=np.int64)
     np.add.at(counts, tuple(reports[name].data for name in mechanisms), 1)
-    return CountedSpread(counts, [Outcomes(m).inverse for m in mechanisms.values()])
+    return CountedCellErrors(counts, [Outcomes(m).inverse for m in mechanisms.values()])
 
 
 @pytest.mark.parametrize("mechanism", [OptimizedUnary(4, 1.0), SymmetricUnary(3, 2.0)], ids=repr)
@@ -136,7 +138,7 @@ def test_contributions_of_bits_are_unbiased_and_sum_to_one(mechanism: Mechanism)
     np.testing.assert_allclose(outcomes.inverse.sum(axis=0), 1)
     every = Reports(mechanism, np.arange(2 ** len(mechanism.labels), dtype=np.uint8)[:, None])
     table = joint({"a": mechanism}, {"a": every})
-    assert isinstance(table.spread, ListedSpread)
+    assert isinstance(table.spread, ListedCellErrors)
     np.testing.assert_allclose(
         table.spread.attributes[0].contributions(slice(None)), outcomes.inverse.T, atol=1e-12
     )
@@ -222,7 +224,7 @@ def test_in_a_finite_population_a_cells_variance_is_that_of_the_coins_and_of_who
         table = Table(
             crowds.axes,
             crowds.labels,
-            CountedSpread(exact, [o.inverse for o in crowds.outcomes]),
+            CountedCellErrors(exact, [o.inverse for o in crowds.outcomes]),
             n,
             population,
         )

@@ -70,7 +70,7 @@ def read_store(folder: Path) -> Any:
             book.accountant([Limit(1000)], at(5)).to_dict(),
             book.seen(),
             book.schedule(),
-            book.shared(),
+            book.granted(),
         )
         due = [
             share.record

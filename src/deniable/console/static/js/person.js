@@ -97,14 +97,14 @@ function analysts(person) {
 /** @param {Person} person */
 function draw(person) {
   const since = person.now - 86400, answered = person.receipts.filter((each) => each.outcome === 'answered' && each.time > since).length;
-  const tables = Object.entries(person.shared), period = person.total?.period ? `, ${person.total.period}` : '';
+  const tables = Object.entries(person.granted), period = person.total?.period ? `, ${person.total.period}` : '';
   const each = person.receipts.find((receipt) => receipt.epsilon > 0)?.epsilon, enough = each && person.total?.left ? Math.floor(person.total.left / each) : null;
   put(main, h('div', { class: 'hello' }, h('h1', null, `You answered ${answered} question${answered === 1 ? '' : 's'} since yesterday.`), h('p', { class: 'lead' }, 'Nobody can be sure what you said: coins on this device changed your answers before they left it.')),
     h('section', { class: 'panel budget', 'aria-label': 'Your budget' }, h('div', { class: 'part' }, h('div', { class: 'head' }, h('h2', null, `Your budget${period}`), h('span', { class: 'small quiet' }, 'epsilon')), gauge(person),
       h('p', { class: 'center muted small' }, enough === null ? 'When it is used up, your device says no for you.' : `Enough for about ${enough} more answers like the last one. When it is used up, your device says no for you.`)),
     person.analysts.length > 0 && h('ul', { class: 'part who-list' }, analysts(person))),
-    h('section', { class: 'panel', 'aria-label': 'What is shared' }, h('div', { class: 'part stack' }, h('h2', null, 'What may be asked about'),
-      tables.length ? h('ul', { class: 'small muted', 'data-testid': 'shared' }, tables.map(([table, columns]) => h('li', null, h('b', null, label(table)), ': ', label(columns.join(', '))))) : h('p', { class: 'small muted', 'data-testid': 'shared' }, 'Nothing is shared.'),
+    h('section', { class: 'panel', 'aria-label': 'What is granted' }, h('div', { class: 'part stack' }, h('h2', null, 'What may be asked about'),
+      tables.length ? h('ul', { class: 'small muted', 'data-testid': 'granted' }, tables.map(([table, columns]) => h('li', null, h('b', null, label(table)), ': ', label(columns.join(', '))))) : h('p', { class: 'small muted', 'data-testid': 'granted' }, 'Nothing is shared.'),
       h('p', { class: 'small muted' }, 'Pieces of an answer go to ', person.proxies.map((name, i) => [i ? ', ' : '', label(name)]), `. One answer may cost at most ${person.epsilon_per_answer}.`))),
     h('section', { class: 'panel', 'aria-label': 'Receipts' }, h('div', { class: 'part' }, h('h2', null, 'What was asked'), receipts(person))),
     h('section', { class: 'panel', 'aria-label': 'Try it' }, h('div', { class: 'part' }, h('h2', null, 'Why nobody can be sure'), h('p', { class: 'small muted meta' }, 'Toss the coins your device tosses.'), toy())));

@@ -27,8 +27,8 @@
  *   final.
  * @property {number|null} [expected] How many more answers to expect, judging by those that came
  *   late in an earlier window; null if there is none yet.
- * @property {number|null} [wish] The half-width of the 95 % interval that the analyst wished for,
- *   for each proportion.
+ * @property {number|null} [wish] The half-width of the 95 % interval that the analyst wants for
+ *   each proportion; `wish` in documents, as stored and served by release 0.1.0.
  * @property {number|null} [silent_from] When devices that answer as often as expected will have
  *   used up the query's budget; null if it lasts to the end.
  * @property {Record<string, string[]>} [columns] The buckets of each column of the answer; labels
@@ -276,7 +276,7 @@
  * @typedef {object} Person What the owner of a vault sees.
  * @property {number} now
  * @property {string} vault
- * @property {Record<string, string[]>} shared The columns of each table that may be asked about.
+ * @property {Record<string, string[]>} granted The columns of each table that may be asked about.
  * @property {string[]} proxies
  * @property {number} epsilon_per_answer
  * @property {BalanceDocument|null} total
@@ -358,7 +358,7 @@
  *   them (docs/queries.md).
  * @property {number|null} epsilon The most one person may lose over the query's whole life, against
  *   anyone who sees who answered; null for no bound.
- * @property {number|null} error The half-width of the 95 % interval the analyst wants for each
+ * @property {number|null} margin The half-width of the 95 % interval the analyst wants for each
  *   proportion; null if left open.
  * @property {number|null} epsilon_per_answer Local, of one epoch's answer.
  * @property {number|null} sampled Against anyone who cannot tell who answered, over the query's
@@ -367,16 +367,17 @@
  * @property {number|null} zero_knowledge With respect to sampling (Quoc 2017, theorem C.4), over
  *   the query's life.
  * @property {number|null} zero_knowledge_per_answer
- * @property {number|null} relative_error Instead of `error`: the half-width relative to the
+ * @property {number|null} relative_error Instead of `margin`: the half-width relative to the
  *   proportion, at `proportion`.
- * @property {number|null} proportion The proportion that the error refers to; without it, `error`
+ * @property {number|null} proportion The proportion that the margin refers to; without it, `margin`
  *   applies to every proportion.
  * @property {number|null} answers_per_second What may be sent to the aggregator at the peak of an
  *   epoch.
  * @property {number|null} bytes_per_day What one device may send, over all proxies, on average.
  * @property {number|null} latency Seconds, or a duration, from the end of a window to its result.
  * @property {number|null} money_per_month By the figures and prices of `deniable size`.
- * @property {number|null} wish The half-width that the analyst wished for, however it was stated.
+ * @property {number|null} error `margin`, under the key of release 0.1.0.
+ * @property {number|null} wish The target half-width, however it was stated.
  *
  * @typedef {object} LatestWindow The newest window of a query, in brief.
  * @property {number} number

@@ -20,14 +20,14 @@ from deniable.client.upload import FIRST_WAIT, LONGEST_WAIT, WAIT_IF_EARLY
 from deniable.errors import RefusedError
 from deniable.local.system import LocalSystem
 
-__all__ = ["Mail", "MailRoom"]
+__all__ = ["EpochMessages", "MessageDelivery"]
 
 _WAITING, _TAKEN, _REFUSED, _GIVEN_UP = range(4)
 _Words = NDArray[np.uint64]
 _Times = NDArray[np.int64]
 
 
-class Mail:
+class EpochMessages:
     """The messages of one epoch, and what has become of each of their shares."""
 
     def __init__(self, epoch: int, columns: list[_Words], due: _Times, expires: int) -> None:
@@ -54,18 +54,18 @@ class Mail:
         return np.asarray(((self.status == _REFUSED) & ~self.arrived).any(axis=0))
 
 
-class MailRoom:
-    """All mail of a run."""
+class MessageDelivery:
+    """All messages of a run, on their way to the proxies."""
 
     def __init__(
         self, system: LocalSystem, faults: Faults, random: np.random.Generator, step: int
     ) -> None:
         self.system, self.faults, self._random, self._step = system, faults, random, step
-        self.mails: dict[int, Mail] = {}
+        self.epochs: dict[int, EpochMessages] = {}
         self.counts: Counter[str] = Counter()
         """Shares: early, resent, already taken, replayed, replays accepted. People, counted once
         per epoch: asked, silent."""
-        self._open: list[Mail] = []
+        self._open: list[EpochMessages] = []
         self._planned: set[int] = set()
 
     def send(
@@ -73,10 +73,10 @@ class MailRoom:
     ) -> None:
         """Schedule messages to be sent at these times; those that are `lost` never leave their
         device."""
-        mail = Mail(epoch, columns, due, expires)
-        mail.status[:, lost] = _GIVEN_UP
-        self.mails[epoch] = mail
-        self._open.append(mail)
+        messages = EpochMessages(epoch, columns, due, expires)
+        messages.status[:, lost] = _GIVEN_UP
+        self.epochs[epoch] = messages
+        self._open.append(messages)
         self._plan(due)
 
     def _plan(self, times: _Times) -> None:
@@ -91,66 +91,74 @@ class MailRoom:
     def _deliver(self) -> None:
         now = self.system.now
         self._planned.discard(now)
-        for mail in self._open:
-            if now >= mail.expires:
-                mail.status[mail.status == _WAITING] = _GIVEN_UP
-            for proxy in range(len(mail.columns)):
-                chosen = np.flatnonzero((mail.status[proxy] == _WAITING) & (mail.due[proxy] <= now))
+        for messages in self._open:
+            if now >= messages.expires:
+                messages.status[messages.status == _WAITING] = _GIVEN_UP
+            for proxy in range(len(messages.columns)):
+                chosen = np.flatnonzero(
+                    (messages.status[proxy] == _WAITING) & (messages.due[proxy] <= now)
+                )
                 if chosen.size:
-                    self._upload(mail, proxy, chosen)
-        self._open = [mail for mail in self._open if (mail.status == _WAITING).any()]
+                    self._upload(messages, proxy, chosen)
+        self._open = [messages for messages in self._open if (messages.status == _WAITING).any()]
 
-    def _upload(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
+    def _upload(self, messages: EpochMessages, proxy: int, chosen: NDArray[np.intp]) -> None:
         """What is due for one proxy, as one upload: all of one epoch and one second, so it is
         accepted or refused as a whole."""
-        self.counts["resent"] += int(np.count_nonzero(mail.failures[proxy, chosen]))
+        self.counts["resent"] += int(np.count_nonzero(messages.failures[proxy, chosen]))
         faults, random = self.faults, self._random
         arriving = chosen
         if faults.requests_lost:
             lost = random.random(chosen.size) < faults.requests_lost
-            self._failed(mail, proxy, chosen[lost])
+            self._failed(messages, proxy, chosen[lost])
             arriving = chosen[~lost]
         if not arriving.size:
             return
-        columns = mail.columns[proxy][:, arriving]
-        reply = self.system.post(proxy, mail.epoch, columns)
+        columns = messages.columns[proxy][:, arriving]
+        reply = self.system.post(proxy, messages.epoch, columns)
         if reply is None:
-            self._failed(mail, proxy, arriving)
+            self._failed(messages, proxy, arriving)
         elif isinstance(reply, RefusedError):
             problem = refusal(reply.status)
             if problem.final:
-                mail.status[proxy, arriving] = _REFUSED
+                messages.status[proxy, arriving] = _REFUSED
             else:
                 self.counts["early"] += arriving.size
-                self._postpone(mail, proxy, arriving, np.full(arriving.size, WAIT_IF_EARLY))
+                self._postpone(messages, proxy, arriving, np.full(arriving.size, WAIT_IF_EARLY))
         else:
             self.counts["already taken"] += reply.already
-            mail.arrived[proxy, arriving] = True
+            messages.arrived[proxy, arriving] = True
             if faults.responses_lost:
                 lost = random.random(arriving.size) < faults.responses_lost
-                self._failed(mail, proxy, arriving[lost])
+                self._failed(messages, proxy, arriving[lost])
                 arriving = arriving[~lost]
-            mail.status[proxy, arriving] = _TAKEN
+            messages.status[proxy, arriving] = _TAKEN
             if faults.replayed:
                 self._replay(
-                    proxy, mail.epoch, columns[:, random.random(columns.shape[1]) < faults.replayed]
+                    proxy,
+                    messages.epoch,
+                    columns[:, random.random(columns.shape[1]) < faults.replayed],
                 )
 
-    def _failed(self, mail: Mail, proxy: int, chosen: NDArray[np.intp]) -> None:
-        mail.failures[proxy, chosen] += 1
-        self._postpone(mail, proxy, chosen, mail.failures[proxy, chosen])
+    def _failed(self, messages: EpochMessages, proxy: int, chosen: NDArray[np.intp]) -> None:
+        messages.failures[proxy, chosen] += 1
+        self._postpone(messages, proxy, chosen, messages.failures[proxy, chosen])
 
     def _postpone(
-        self, mail: Mail, proxy: int, chosen: NDArray[np.intp], failures: NDArray[np.integer]
+        self,
+        messages: EpochMessages,
+        proxy: int,
+        chosen: NDArray[np.intp],
+        failures: NDArray[np.integer],
     ) -> None:
         """Like :func:`deniable.client.upload.backoff`, but early enough for a retry before the
         share expires."""
         now = self.system.now
         longest = np.minimum(LONGEST_WAIT, FIRST_WAIT * 2.0 ** np.minimum(failures, 20))
         waits = 1 + (self._random.random(chosen.size) * longest).astype(np.int64)
-        in_time = max(FIRST_WAIT, (mail.expires - now) // 2)
+        in_time = max(FIRST_WAIT, (messages.expires - now) // 2)
         due = now + np.minimum(waits, in_time)
-        mail.due[proxy, chosen] = due
+        messages.due[proxy, chosen] = due
         self._plan(due)
 
     def _replay(self, proxy: int, epoch: int, columns: _Words) -> None:

@@ -18,7 +18,7 @@ from deniable.wire.message import VERSION
 from deniable.wire.shares import KIND, record_bytes
 from deniable.wire.sizes import SIZE_CLASSES
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["UploadedRecords", "gather"]
 
 _Words = NDArray[np.uint64]
 _HEADS = {
@@ -27,7 +27,7 @@ _HEADS = {
 """The first bytes of a record of each size class, and its length."""
 
 
-class Gathered(NamedTuple):
+class UploadedRecords(NamedTuple):
     """The records of uploads that all have one channel, epoch and size class."""
 
     key: tuple[int, int, int]
@@ -47,7 +47,7 @@ class Gathered(NamedTuple):
         return np.repeat(chosen, np.diff(np.append(self.starts, self.columns.shape[1])))
 
 
-def gather(contents: Sequence[bytes]) -> tuple[list[Gathered], list[int]]:
+def gather(contents: Sequence[bytes]) -> tuple[list[UploadedRecords], list[int]]:
     """The uploads grouped by content, and those that must be examined one by one."""
     by_head: dict[bytes, list[int]] = {}
     odd: list[int] = []
@@ -58,7 +58,7 @@ def gather(contents: Sequence[bytes]) -> tuple[list[Gathered], list[int]]:
             by_head.setdefault(head, []).append(i)
         else:
             odd.append(i)
-    found: list[Gathered] = []
+    found: list[UploadedRecords] = []
     for head, chosen in by_head.items():
         parts, mixed = _of_one_size(
             head, [contents[i] for i in chosen], np.array(chosen, dtype=np.intp)
@@ -70,7 +70,7 @@ def gather(contents: Sequence[bytes]) -> tuple[list[Gathered], list[int]]:
 
 def _of_one_size(
     head: bytes, contents: list[bytes], uploads: NDArray[np.intp]
-) -> tuple[list[Gathered], list[int]]:
+) -> tuple[list[UploadedRecords], list[int]]:
     length = _HEADS[head]
     records = np.frombuffer(b"".join(contents), dtype="<u8").reshape(-1, length // 8)
     sizes = np.fromiter(map(len, contents), dtype=np.intp, count=len(contents)) // length
@@ -104,8 +104,8 @@ def _of_one_size(
 
 def _part(
     size_class: int, records: _Words, uploads: NDArray[np.intp], starts: NDArray[np.intp]
-) -> Gathered:
+) -> UploadedRecords:
     word, channel = records[0, :2].tolist()
-    return Gathered(
+    return UploadedRecords(
         (channel, word >> 32, size_class), np.ascontiguousarray(records[:, 2:].T), uploads, starts
     )

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from deniable.aggregator.counting.conservation import Account
 from deniable.aggregator.counting.limits import EngineLimits
 from deniable.aggregator.windows.window import Window
+from deniable.audit.rehearsal.delivery import MessageDelivery
 from deniable.audit.rehearsal.liars import lying_rows
-from deniable.audit.rehearsal.mail import MailRoom
 from deniable.audit.rehearsal.people import Cohort, make_cohort
 from deniable.audit.rehearsal.scenarios import Faults
 from deniable.client import encoding
@@ -75,7 +75,7 @@ class Played:
     """The epochs that were closed without one of the proxies."""
     panes: dict[int, Counts]
     """By epoch, strata added up."""
-    mail: Counter[str]
+    delivery: Counter[str]
     accounts: list[Account]
     n_liars: int
     """Lying reports in a window."""
@@ -134,7 +134,7 @@ class _Run:
             ) as system,
         ):
             slots = _FINE_SLOTS if self.faults.skewed else _SLOTS
-            self.room = MailRoom(
+            self.room = MessageDelivery(
                 system, self.faults, self.faults_random, max(1, schedule.every // slots)
             )
             self._plan_faults(system)
@@ -257,7 +257,7 @@ class _Run:
                 panes[key.epoch] += pane
             else:
                 panes[key.epoch] = pane
-        mails = [self.room.mails[epoch] for epoch in range(schedule.n_epochs)]
+        sent = [self.room.epochs[epoch] for epoch in range(schedule.n_epochs)]
         missing = [
             bool(system.state.missing(query.channel_tag, range(e, e + 1)))
             for e in range(schedule.n_epochs)
@@ -272,9 +272,9 @@ class _Run:
             windows,
             [self.cohorts[window.index].truth for window in windows],
             released,
-            np.array([len(mail) for mail in mails]),
-            np.array([np.count_nonzero(mail.delivered) for mail in mails]),
-            np.array([np.count_nonzero(mail.late) for mail in mails]),
+            np.array([len(messages) for messages in sent]),
+            np.array([np.count_nonzero(messages.delivered) for messages in sent]),
+            np.array([np.count_nonzero(messages.late) for messages in sent]),
             np.array(
                 [
                     panes[e].n + panes[e].nothing if e in panes else 0

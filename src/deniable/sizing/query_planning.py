@@ -1,4 +1,4 @@
-"""The initializer: from a query's budgets to its sampling and coins, or to the nearest budgets that
+"""From a query's budgets to its sampling and coins, or to the nearest budgets that
 can be met.
 
 Every budget bounds the sampling from above, for given coins; the target error bounds it from below.
@@ -8,9 +8,9 @@ each of the coins:
     sampled epsilon c          s <= (e^c - 1) / (E - 1)
     zero-knowledge epsilon c   s (2 - s) / (1 - s) E + 1 - s <= e^c
                                (for the life of permanent answers, E is theirs and s the chance of being heard in any epoch)
-    local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance (`lasting_rate`)
-    answers per second           s <= rate / (rate of everybody, at the peak of an epoch)
-    bytes per day                s <= bytes / (bytes of a device that answers every epoch)
+    local epsilon for life     s epsilon, for as many epochs as there are, with a margin for chance
+    (`sustainable_rate`) answers per second           s <= rate / (rate of everybody, at the peak of
+    an epoch) bytes per day                s <= bytes / (bytes of a device that answers every epoch)
     latency, money a month     by `deniable size`, whose figures grow with s: found by halving
 """
 
@@ -33,7 +33,7 @@ from deniable.planning.feedback import (
     Setting,
     best_setting,
     expected_error,
-    lasting_rate,
+    sustainable_rate,
 )
 from deniable.queries.lasting import worst_releases
 from deniable.queries.query import Query
@@ -175,11 +175,11 @@ def assess(query: Query, costs: Costs) -> list[Assessment]:
         for name, reached in figures.items()
         if (limit := getattr(budget, name))
     ]
-    if budget.wish is not None and support is not None:
+    if budget.target is not None and support is not None:
         error = expected_error(
             float(support[0][-1]), float(support[1][-1]), sampling, _outlook(query, costs)
         )
-        found.append(Assessment("error", budget.wish, error))
+        found.append(Assessment("margin", budget.target, error))
     return found
 
 
@@ -270,16 +270,16 @@ def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) 
 
 
 def _initialized(query: Query, costs: Costs, step: Step) -> Query:
-    wish = query.budget.wish
-    if wish is None:
+    margin = query.budget.target
+    if margin is None:
         raise PlanError(
-            "budget.error or budget.relative_error must be given: a plan needs a target error"
+            "budget.margin or budget.relative_error must be given: a plan needs a target error"
         )
     setting, error = best_setting(
-        _limits(query, costs, step), _outlook(query, costs), _SPARE * wish
+        _limits(query, costs, step), _outlook(query, costs), _SPARE * margin
     )
-    if error > wish * (1 + 1e-9):
-        raise _out_of_reach(query, costs, wish, error)
+    if error > margin * (1 + 1e-9):
+        raise _out_of_reach(query, costs, margin, error)
     planned = _with(query, setting, step)
     _check_crowd(planned, costs)
     return planned
@@ -305,7 +305,7 @@ def _limits(query: Query, costs: Costs, step: Step) -> Limits:
     )
     if query.budget.epsilon is not None and not query.memoize:
         total, epochs = query.budget.epsilon, query.answered_epochs
-        rate = np.array([lasting_rate(total, epochs, loss) for loss in coins.epsilon.tolist()])
+        rate = np.array([sustainable_rate(total, epochs, loss) for loss in coins.epsilon.tolist()])
         caps = np.minimum(caps, rate / coins.epsilon)
     kept = np.flatnonzero(fits & (caps >= low))
     if not kept.size:
@@ -337,16 +337,16 @@ def _epsilon_ceilings(query: Query) -> tuple[float, float]:
     return min(ceiling for ceiling in each if ceiling), life
 
 
-def _out_of_reach(query: Query, costs: Costs, wish: float, error: float) -> InfeasiblePlanError:
+def _out_of_reach(query: Query, costs: Costs, margin: float, error: float) -> InfeasiblePlanError:
     budget = query.budget
     what, whole = (
-        ("error", 1.0)
+        ("margin", 1.0)
         if budget.relative_error is None
         else ("relative_error", budget.proportion or 1.0)
     )
     return InfeasiblePlanError(
         f"{costs.people:,} people and these budgets give ± {100 * error:.3g} points at best, but ±"
-        f" {100 * wish:.3g} is requested",
+        f" {100 * margin:.3g} is requested",
         {f"budget.{what}": math.ceil(error / whole * 1e4) / 1e4},
     )
 

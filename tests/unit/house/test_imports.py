@@ -59,6 +59,7 @@ ROOMS = [
     "graphs",
     "release",
     "local",
+    "poll",
     "audit",
     "reproduce",
     "sizing",

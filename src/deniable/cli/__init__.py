@@ -26,6 +26,7 @@ ROLES = {
     "analyst, who asks": {
         "history": "deniable.cli.analyst.history:history",
         "plan": "deniable.cli.researcher.plan:plan",
+        "poll": "deniable.cli.analyst.poll:poll",
         "query": "deniable.cli.analyst.query:query",
         "rehearse": "deniable.cli.analyst.rehearse:rehearse_query",
         "results": "deniable.cli.analyst.results:results",

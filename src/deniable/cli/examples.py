@@ -101,6 +101,23 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "collector run": ("deniable collector run collector.toml",),
     "collector check": ("deniable collector check collector.toml",),
     "collector show": ("deniable collector show collector.toml",),
+    "poll": (
+        'deniable poll ask "Have you ever driven drunk?" yes no --population 300',
+        "deniable poll new school.toml",
+    ),
+    "poll ask": (
+        'deniable poll ask "Have you ever driven drunk?" yes no --population 300 --margin 12',
+    ),
+    "poll new": ('deniable poll new school.toml --question "Have you ever cheated?"',),
+    "poll check": ("deniable poll check school.toml",),
+    "poll open": (
+        "deniable poll open school.toml --key council.key --aggregator https://count.example",
+    ),
+    "poll close": ("deniable poll close school.toml --aggregator https://count.example",),
+    "poll results": ("deniable poll results school.toml --aggregator https://count.example",),
+    "poll codes": ("deniable poll codes 500 school.toml --link LINK",),
+    "poll verify": ("deniable poll verify LINK",),
+    "poll serve": ("deniable poll serve school.json --port 8080",),
     "proxy": ("deniable proxy new proxy.toml", "deniable proxy run proxy.toml"),
     "proxy new": ("deniable proxy new proxy.toml --ring ring.json",),
     "proxy run": ("deniable proxy run proxy.toml",),

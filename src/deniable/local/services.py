@@ -144,10 +144,17 @@ class Services:
     """
 
     def __init__(
-        self, folder: Path, ring: KeyRing, proxies: Sequence[LocalProxy], aggregator: Aggregator
+        self,
+        folder: Path,
+        ring: KeyRing,
+        proxies: Sequence[LocalProxy],
+        aggregator: Aggregator,
+        others: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.folder, self.ring = folder, folder / "ring.json"
         self.proxies, self.aggregator = list(proxies), aggregator
+        self.others = dict(others or {})
+        """Other commands that run beside them, by name; each prints a line when it listens."""
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._launcher = ThreadPoolExecutor(1)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -259,9 +266,11 @@ class Services:
     @property
     def names(self) -> list[str]:
         """The services that run here."""
-        return [proxy.name for proxy in self.proxies if proxy.here] + [
-            "aggregator"
-        ] * self.aggregator.here
+        return [
+            *(proxy.name for proxy in self.proxies if proxy.here),
+            *(["aggregator"] * self.aggregator.here),
+            *self.others,
+        ]
 
     def __enter__(self) -> Services:
         try:
@@ -287,10 +296,11 @@ class Services:
 
     def _launch(self, name: str) -> None:
         kind = "aggregator" if name == "aggregator" else "proxy"
+        command = self.others.get(name) or (kind, "run", str(self.folder / f"{name}.toml"))
         path = os.pathsep.join(filter(None, [_SOURCE, os.environ.get("PYTHONPATH", "")]))
         with self._errors(name).open("a") as errors:
             self._processes[name] = subprocess.Popen(  # noqa: S603 - our own command
-                [*_COMMAND, kind, "run", str(self.folder / f"{name}.toml")],
+                [*_COMMAND, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -27,7 +27,7 @@ from deniable.errors import ParameterError, RefusedError
 from deniable.proxy.schemas.enrolment import ENROLMENT
 from deniable.service.tokens import Bound, Token, TokenStore, check_bound
 
-__all__ = ["Enrolment", "EnrolmentRules", "RateLimit", "invite"]
+__all__ = ["Enrolment", "EnrolmentRules", "RateLimit", "add_invitations", "invite"]
 
 _TICKET = b"deniable ticket 1\0"
 _MOST_ADDRESSES = 100_000
@@ -319,18 +319,30 @@ def invite(folder: Path, count: int, until: int, bound: Bound | None = None) -> 
     Their tokens are good for what `bound` says.
     """
     whole("count", count, 1, 1 << 20)
-    check_bound("device", bound)
-    limits = bound or (None, None, None)
     codes = [secrets.token_urlsafe(16) for _ in range(count)]
+    add_invitations(folder, codes, until, bound)
+    return codes
+
+
+def add_invitations(
+    folder: Path, codes: Sequence[str], until: int, bound: Bound | None = None
+) -> None:
+    """Let in whoever shows one of these codes, which were made elsewhere; each once, until
+    `until`. A code must have as many random bits as one that is made here."""
+    check_bound("device", bound)
+    for i, code in enumerate(codes):
+        if not 22 <= len(code) <= _LONGEST_CODE or not code.isascii() or not code.isprintable():
+            rule = "must be 22 to 1000 printable characters: a shorter code could be guessed"
+            raise ParameterError(f"codes[{i}]", f"{len(code)} characters", rule)
+    limits = bound or (None, None, None)
     connection = ENROLMENT.connect(folder / "enrolment.db")
     try:
         connection.execute("BEGIN IMMEDIATE")
         rows = [(_hash(code), until, *limits) for code in codes]
-        connection.executemany("INSERT INTO invitations VALUES (?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT OR IGNORE INTO invitations VALUES (?, ?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
     finally:
         connection.close()
-    return codes
 
 
 def _bad_invitation() -> RefusedError:

@@ -27,7 +27,15 @@ from deniable.cli.tables import TextTable, whisker, wrap_line
 from deniable.display import text_width
 
 ROOT = Path(__file__).parents[3]
-ENDLESS = {"aggregator run", "client run", "client ui", "collector run", "proxy run"}
+ENDLESS = {
+    "aggregator run",
+    "client run",
+    "client ui",
+    "collector run",
+    "poll ask",
+    "poll serve",
+    "proxy run",
+}
 """Services and pages that run until they are stopped, and print where they listen: no result."""
 
 

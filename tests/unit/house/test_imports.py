@@ -61,6 +61,7 @@ ROOMS = [
     "graphs",
     "release",
     "local",
+    "poll",
     "audit",
     "reproduce",
     "sizing",

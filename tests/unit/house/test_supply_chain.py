@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 BUILT_FROM = (
     "src/deniable",
+    "clients/js/src",
     "pyproject.toml",
     "README.md",
     "LICENSE",
@@ -210,6 +211,7 @@ def test_two_builds_in_different_places_are_the_same_to_the_byte(tmp_path: Path)
             (2023, 11, 14)
         }  # SOURCE_DATE_EPOCH, not the files' times
     assert "deniable/console/static/js/ask.js" in names  # what is not Python comes along
+    assert {"deniable/poll/static/js/app.js", "deniable/poll/client/client.js"} <= set(names)
     assert not [
         name for name in names if "test" in name.lower() and not name.startswith("deniable/")
     ]

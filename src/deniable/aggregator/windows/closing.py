@@ -197,8 +197,9 @@ def _ending_with(
             continue
         for index in schedule.windows_of_epoch(epoch):
             epochs = schedule.epochs_of_window(index)
-            # a window that began before anybody was asked has no result
-            if epochs[-1] == epoch and epochs[0] >= first:
+            # A window that began before anybody was asked has no result: it would be taken for a
+            # whole one. Where each person answers once, it holds every answer so far.
+            if epochs[-1] == epoch and (epochs[0] >= first or versions[-1].once):
                 yield versions, index
 
 

@@ -28,7 +28,7 @@ from deniable.cli.tables import TextTable
 from deniable.errors import ParameterError
 from deniable.logs.kafka_settings import KafkaSettings, require_client
 from deniable.logs.sqlite_log import LogReader
-from deniable.proxy.enrolment import invite
+from deniable.proxy.enrolment import add_invitations, invite
 from deniable.proxy.settings import ProxySettings, read_settings
 from deniable.queries.schedule import duration
 from deniable.queries.times import moment
@@ -158,9 +158,14 @@ def _bound(query: str | None, uses: int | None, end: str | None) -> Bound | None
 @FILE
 @click.option("--count", type=int, default=1, show_default=True, help="How many invitations.")
 @click.option("--within", default="30 d", show_default=True, help="How long they are good for.")
+@click.option(
+    "--codes",
+    type=click.Path(path_type=Path),
+    help="Take the codes in this file, one per line, instead of making them (deniable poll codes).",
+)
 @_bound_options
 @output_options
-def invite_command(file: Path, count: int, within: str, **limits: Any) -> None:
+def invite_command(file: Path, count: int, within: str, codes: Path | None, **limits: Any) -> None:
     """Create invitations for the proxy of FILE and print them, one per line. Each is good for one
     device's token, once.
 
@@ -169,8 +174,13 @@ def invite_command(file: Path, count: int, within: str, **limits: Any) -> None:
     settings = read_settings(file)
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     until = int(time.time()) + duration("within", within)
-    codes = list(invite(settings.folder, count, until, _bound(**limits)))
-    emit({"invitations": codes}, codes)
+    if codes is not None:
+        given = codes.read_text(encoding="utf-8").split()
+        add_invitations(settings.folder, given, until, _bound(**limits))
+        emit({"added": len(given)}, f"Added {len(given):,} invitations.")
+        return
+    made = list(invite(settings.folder, count, until, _bound(**limits)))
+    emit({"invitations": made}, made)
 
 
 @proxy.group()

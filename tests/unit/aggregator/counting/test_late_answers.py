@@ -232,6 +232,24 @@ def test_fewer_answers_than_the_minimum_cohort_have_no_early_result(system: Syst
     assert (only["condition"], only["final"], only["revision"]) == ("withheld", True, 0)
 
 
+@pytest.mark.parametrize("once", [True, False])
+def test_a_window_that_began_before_anybody_was_asked_has_a_result_only_where_each_answers_once(
+    tmp_path: Path, once: bool
+) -> None:
+    """Published four hours after the schedule's origin, with windows of four hours: those that end
+    in the next hours hold all answers so far."""
+    schedule = Schedule(ORIGIN - 4 * HOUR, ORIGIN + 4 * HOUR, HOUR, 4 * HOUR, HOUR)
+    system = System(tmp_path, patient_query(schedule=schedule, once=once))
+    for hour, n in enumerate((60, 30, 30)):
+        system.go(hour * HOUR + 10)
+        system.upload(system.shares(np.zeros(n, dtype=np.intp), 4 + hour))
+    system.go(3 * HOUR + 700)
+    newest = {each["index"]: each["n"] for each in system.documents()}
+    # 30 answers are fewer than the cohort of 50, and wait for 30 more
+    assert newest == ({1: 60, 2: 60, 3: 120} if once else {})
+    system.close()
+
+
 def test_a_query_without_a_grace_of_its_own_has_one_result_for_each_window(tmp_path: Path) -> None:
     system = System(tmp_path, patient_query(grace=None))
     system.upload(system.shares(np.zeros(100, dtype=np.intp), 0))

@@ -251,6 +251,7 @@ def examples() -> list[errors.DeniableError]:
         "extra": "estimation",
         "purpose": "estimating",
         "message": "no",
+        "unsent": True,
     }
     made = []
     for name in sorted(error_tree()):

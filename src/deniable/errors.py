@@ -12,6 +12,9 @@ from deniable.error_bases import ParameterError as ParameterError  # noqa: PLC04
 from deniable.error_bases import _InvalidEntryError
 from deniable.renames import current_export
 
+for _base in (DeniableError, ParameterError, _InvalidEntryError):
+    _base.__module__ = __name__  # where people import them from, and what a traceback says
+
 
 def __getattr__(name: str) -> Any:
     return globals()[current_export(__name__, name)]

@@ -45,9 +45,9 @@ class Result(Displayed):
 
     Subclasses are declared with ``@dataclass(frozen=True, eq=False)``. A subclass whose document
     has more than its fields (an interval, say) extends :meth:`to_dict` and says so in `COMPUTED`;
-    what is not a field is ignored when the document is read. `KEYS` gives a field another name in the document. A field
-    whose name begins with an underscore holds data that must not leave the object: it is neither
-    written nor compared.
+    what is not a field is ignored when the document is read. `KEYS` gives a field another name in
+    the document. A field whose name begins with an underscore holds data that must not leave the
+    object: it is neither written nor compared.
 
     >>> @dataclasses.dataclass(frozen=True, eq=False)
     ... class Mean(Result):

@@ -63,7 +63,7 @@ def crowd_delta(
     large crowds with probability 0.0065.
 
     >>> from deniable import DirectEncoding
-    >>> [round(crowd_delta(DirectEncoding(2, 2.0), 0.3, population, 1.0705), 4) for population in (1, 5)]
+    >>> [round(crowd_delta(DirectEncoding(2, 2.0), 0.3, n, 1.0705), 4) for n in (1, 5)]
     [0.1599, 0.0065]
     """
     subject, proportion = _Subject.of(mechanism), check_proportion("sampling", sampling)

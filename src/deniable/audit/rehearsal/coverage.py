@@ -30,7 +30,7 @@ _NEGLIGIBLE = 1e-12
 """Surveys that are less probable than this together are left out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Coverage(Result):
     """How often the intervals of one setting held the truth.
 

@@ -25,7 +25,7 @@ def serve(document: Path, host: str, port: int, certificate: Path | None, key: P
     stopped."""
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key must be given together")
-    from deniable.poll.page_app import read_document, serve_page  # noqa: PLC0415 - needs the extra `service`
+    from deniable.poll.page_app import read_document, serve_page  # noqa: PLC0415 - an extra
 
     tls = None if certificate is None or key is None else Tls(certificate, key)
     serve_page(

@@ -114,7 +114,7 @@ def ask(
     _write(folder, poll, key, opened)
     invitations = None
     if codes is not None:
-        from deniable.cli.analyst.poll_commands import write_codes  # noqa: PLC0415 - for codes alone
+        from deniable.cli.analyst.poll_commands import write_codes  # noqa: PLC0415 - slow
 
         listed, invitations = invitations_for(poll, codes)
         write_codes(folder / "codes", opened.link, listed, invitations)

@@ -116,7 +116,7 @@ class CellErrors(ABC):
     def from_dict(document: Mapping[str, Any]) -> CellErrors:
         """The spread that :meth:`to_dict` described."""
         if "counts" in document:
-            from deniable.estimation.tables.counted_cells import CountedCellErrors  # noqa: PLC0415 - each needs the other
+            from deniable.estimation.tables.counted_cells import CountedCellErrors  # noqa: PLC0415 - a cycle
 
             inverses, coins = (
                 [_floats(matrix) for matrix in document[name]] for name in ("inverses", "coins")

@@ -21,6 +21,7 @@ EARLIER = sorted((Path(__file__).parents[3] / "vectors" / "schemas").glob("*.sql
 NOT_OUR_FILES = {
     "sql/compile_main.py": "in memory",
     "sql/guard.py": "in memory",
+    "reproduce/papers/lavengood_pairs.py": "in memory",
     "reproduce/papers/lavengood_tweets.py": "in memory",
     "analyst/history_sql.py": "in memory",
     "client/vaults/recording.py": "the owner's tables",

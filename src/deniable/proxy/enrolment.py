@@ -31,6 +31,7 @@ __all__ = ["Enrolment", "EnrolmentRules", "RateLimit", "add_invitations", "invit
 
 _TICKET = b"deniable ticket 1\0"
 _MOST_ADDRESSES = 100_000
+_FOR_EVER = (1 << 63) - 1
 _LONGEST_TICKET = 86_400
 _HOUR = 3600
 _LONGEST_CODE = 1000
@@ -248,6 +249,8 @@ class Enrolment:
             used = self._db.execute(
                 "DELETE FROM invitations WHERE hash = ?", (right.hash,)
             ).rowcount
+            # or a list of codes that is added again would make it good again
+            self._db.execute("INSERT OR IGNORE INTO used VALUES (?, ?)", (right.hash, _FOR_EVER))
         else:
             self._db.execute("DELETE FROM used WHERE until <= ?", (now,))
             used = self._db.execute(
@@ -326,9 +329,9 @@ def invite(folder: Path, count: int, until: int, bound: Bound | None = None) -> 
 
 def add_invitations(
     folder: Path, codes: Sequence[str], until: int, bound: Bound | None = None
-) -> None:
-    """Let in whoever shows one of these codes, which were made elsewhere; each once, until
-    `until`. A code must have as many random bits as one that is made here."""
+) -> int:
+    """Take codes that were made elsewhere as invitations, each valid once, until `until`; returns
+    how many are new. A code must have as many random bits as one that is made here."""
     check_bound("device", bound)
     for i, code in enumerate(codes):
         if not 22 <= len(code) <= _LONGEST_CODE or not code.isascii() or not code.isprintable():
@@ -339,8 +342,13 @@ def add_invitations(
     try:
         connection.execute("BEGIN IMMEDIATE")
         rows = [(_hash(code), until, *limits) for code in codes]
-        connection.executemany("INSERT OR IGNORE INTO invitations VALUES (?, ?, ?, ?, ?)", rows)
+        sql = (
+            "INSERT OR IGNORE INTO invitations SELECT ?1, ?2, ?3, ?4, ?5"
+            " WHERE NOT EXISTS (SELECT 1 FROM used WHERE nonce = ?1)"
+        )
+        added = connection.executemany(sql, rows).rowcount
         connection.execute("COMMIT")
+        return added
     finally:
         connection.close()
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deniable.errors import ParameterError, RefusedError
 from deniable.proxy import enrolment as enrolment_module
-from deniable.proxy.enrolment import Enrolment, EnrolmentRules, invite
+from deniable.proxy.enrolment import Enrolment, EnrolmentRules, add_invitations, invite
 from deniable.proxy.intake.admission import Admission
 from deniable.service.http.limits import ConnectionLimits
 from deniable.service.tokens import Bound, Token, TokenStore
@@ -103,6 +103,16 @@ def test_an_invitation_is_good_once_and_for_a_while(tmp_path: Path) -> None:
     stored = b"".join(path.read_bytes() for path in tmp_path.glob("enrolment.db*"))
     assert first.encode() not in stored
     assert second.encode() not in stored
+
+
+def test_a_list_of_codes_that_is_added_again_makes_no_used_code_good_again(tmp_path: Path) -> None:
+    scenario = EnrolmentScenario(tmp_path, mode="invitation")
+    used, unused = codes = ["a" * 22, "b" * 22]
+    assert add_invitations(tmp_path, codes, NOW + 100) == 2
+    assert scenario.ask({"invitation": used}) == "enrolled"
+    assert add_invitations(tmp_path, [*codes, "c" * 22], NOW + 100) == 1
+    assert scenario.ask({"invitation": used}) == "invitation"
+    assert scenario.ask({"invitation": unused}) == "enrolled"
 
 
 def test_a_ticket_is_the_apps_servers_own_and_good_once(tmp_path: Path) -> None:

@@ -176,8 +176,10 @@ def invite_command(file: Path, count: int, within: str, codes: Path | None, **li
     until = int(time.time()) + duration("within", within)
     if codes is not None:
         given = codes.read_text(encoding="utf-8").split()
-        add_invitations(settings.folder, given, until, _bound(**limits))
-        emit({"added": len(given)}, f"Added {len(given):,} invitations.")
+        added = add_invitations(settings.folder, given, until, _bound(**limits))
+        old = len(given) - added
+        known = f" {old:,} were added before, and stay as they are." if old else ""
+        emit({"added": added, "known": old}, f"Added {added:,} invitations.{known}")
         return
     made = list(invite(settings.folder, count, until, _bound(**limits)))
     emit({"invitations": made}, made)

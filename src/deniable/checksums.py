@@ -2,7 +2,7 @@
 another epsilon, key or time.
 
 Files of JSON hold theirs in a field, files of TOML in a comment on their last line. Files without
-one, written by hand or by earlier versions, are read as they are; whoever edits a file takes its
+one, written by hand or by earlier versions, are read as they are; anyone who edits one takes its
 check sum out.
 """
 

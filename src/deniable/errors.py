@@ -83,7 +83,7 @@ class SurveyError(DeniableError, ValueError):
 
 
 class SurveyWarning(UserWarning):
-    """Something whoever runs a survey should know: losses that add up, rows that were dropped."""
+    """What the person who runs a survey should know: losses that add up, dropped rows."""
 
 
 class ReleaseError(DeniableError, ValueError):

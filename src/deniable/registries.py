@@ -1,5 +1,5 @@
-"""Classes that documents name: which class a name means, whoever defines another one of that
-name."""
+"""Classes that documents name: which class a name means, also if another package defines one of
+that name."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 asked can read.
 
 Choices are data. They are read where all data are read, by SQL in a confined process, and leave it
-as bucket numbers. They are not in the owner's vault, because whoever may ask something of that
+as bucket numbers. They are not in the owner's vault, because anyone who may query that
 vault could then ask for them.
 """
 

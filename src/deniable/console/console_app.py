@@ -95,7 +95,7 @@ def _add_planning(app: FastAPI, service: Service) -> None:
     async def computed(
         request: Request, right: str, compute: Callable[..., Mapping[str, Any]], *given: Any
     ) -> dict[str, Any]:
-        """What `compute` returns, in the turn of whoever asks; they need the right on some
+        """What `compute` returns, in the turn of the analyst who asks; they need the right on some
         analyst's queries, if one is named."""
         holder = (await run_in_threadpool(authorize, service, request)).holder
         if right and not holder.may_somewhere(right):

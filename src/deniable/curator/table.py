@@ -2,7 +2,7 @@
 rules.
 
 Nothing in this file is private: it is reached through :class:`deniable.curator.Curator` only, which
-releases nothing without noise. Errors name a column and a row and are for whoever holds the table;
+releases nothing without noise. Errors name a column and a row and are for the table's holder;
 they never contain a value.
 """
 

@@ -227,7 +227,7 @@ class Services:
         self._prepare_analyst_token()
 
     def _prepare_analyst_token(self) -> None:
-        """A token of the analysts whose keys are on the ring: whoever runs a whole system here asks
+        """A token of the analysts whose keys are on the ring: anyone who runs a whole system asks
         for all of them."""
         owners = sorted({trusted.key.owner for trusted in KeyRing.load(self.ring)})
         connection = connect(self.folder / "aggregator.db")

@@ -2,7 +2,7 @@
 
 A code has 100 random bits. The page derives from it, by a keyed hash that cannot be inverted, a
 different invitation for each proxy and question. A proxy knows only its own invitations, so proxies
-that compare what they were shown cannot match them; whoever handed out the codes can.
+that compare what they were shown cannot match them; the person who handed them out can.
 """
 
 from __future__ import annotations

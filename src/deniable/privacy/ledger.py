@@ -2,7 +2,7 @@
 silent.
 
 An event says what is about to happen; an :class:`Accountant` says whether it may. It does no I/O:
-whoever keeps the ledger stores :meth:`Accountant.to_dict` in the same transaction as the answer.
+the ledger's keeper stores :meth:`Accountant.to_dict` in the same transaction as the answer.
 Losses are *local* epsilons, which hold against everybody; they are added as exact decimals, so that
 ten times 0.1 is 1 and the tenth answer is allowed.
 """

@@ -1,8 +1,8 @@
 """The board: the signed queries that a proxy relays, so that devices never contact the aggregator.
 
 Devices accept a list of limited length. When there is more than fits, each analyst has a fair part
-of it (max-min): the newest queries of whoever takes most are not shown until there is room again.
-They stay published: answers to them are still accepted. Devices verify every query themselves. A
+of it (max-min): the newest queries of the analyst who takes most are not shown until there is
+room. They stay published: answers to them are still accepted. Devices verify every query themselves. A
 proxy with a key ring does too, so that it does not relay what no device would accept.
 """
 

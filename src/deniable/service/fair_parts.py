@@ -2,8 +2,8 @@
 more.
 
 All three are max-min fair between owners (analysts): while there is room, everybody gets what they
-ask for; when there is not, whoever has least is served next, and whoever has most waits, is refused
-or gives way.
+ask for; when there is not, the one who has least is served next, and the one who has most waits, is
+refused or gives way.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def fair_selection(
     """How many of each owner's items fit, first to last: at most `most` items that take at most
     `room` together.
 
-    The next item is given to whoever then has least, until it does not fit. So whoever asks for no
-    more than an equal part of the room gets all of it, however much the others want.
+    The next item is given to the one who then has least, until it does not fit. So one who asks for
+    no more than an equal part of the room gets all of it, however much the others want.
 
     >>> fair_selection({"ann": [3, 3, 3, 3], "ben": [4]}, room=10, most=100)
     {'ann': 2, 'ben': 1}
@@ -155,8 +155,8 @@ class StreamLimits:
     """How many streams may be open: under one token, and together. For use in one event loop.
 
     A stream is counted from the moment it is admitted. When there are as many as there may be, a
-    newcomer takes the place of the newest stream of whoever has most, if that leaves the newcomer
-    no better off; its reader reconnects.
+    newcomer takes the place of the newest stream of the one who has most, if that leaves the
+    newcomer no better off; its reader reconnects.
     """
 
     def __init__(self, most: int, most_per_token: int, what: str) -> None:

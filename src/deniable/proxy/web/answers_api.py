@@ -1,8 +1,8 @@
 """`POST /v1/answers`: enrol and upload in one request, also for a page that is about to close.
 
 The credential is in the body: a token, an invitation or a ticket. No cookie and no header is read
-for it, so whoever makes a browser send this request can do what the bearer of that credential may
-do, and nothing else. That is why `text/plain` is accepted, which a browser sends without asking
+for it, so anyone who makes a browser send this request can do what the bearer of that credential
+may do, and nothing else. That is why `text/plain` is accepted, which a browser sends without asking
 first; a page whose origin is not named is refused all the same.
 """
 

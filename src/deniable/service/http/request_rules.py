@@ -1,4 +1,4 @@
-"""What holds for every request and every response of every service, whoever answers it.
+"""What holds for every request and every response of every service, whichever part answers.
 
 * A request has at most one `Authorization` header. Of two, a server in front could check one and we
   the other.

@@ -63,6 +63,12 @@ def _add(
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
         if target not in names:
             _add(target, modules, names, out, (*above, path))
+        absent = {
+            name.split(" as ")[0].strip() for name in listed.split(",") if name.strip()
+        } - set(_EXPORT.findall(without_comments(modules[target])))
+        if absent:
+            what = ", ".join(sorted(absent))
+            raise ServiceError(f"{path} cannot be bundled: {target} does not export {what}")
         wanted = f"default: {default}" if default else listed.strip().replace(" as ", ": ")
         imports.append(f"const {{ {wanted} }} = {names[target]};\n")
     exported = _EXPORT.findall(text)

@@ -147,6 +147,7 @@ def test_the_whole_page_is_at_most_60_kilobytes_on_the_wire() -> None:
         {"a.js": 'import { b } from "./b.js";\n'},
         {"a.js": 'export * from "./b.js";\n'},
         {"a.js": 'import "./b.js";\n'},
+        {"a.js": 'import { b, c } from "./b.js";\n', "b.js": "export const b = 1;\n"},
     ],
 )
 def test_modules_that_cannot_be_put_into_one_file_are_refused(modules: dict[str, str]) -> None:

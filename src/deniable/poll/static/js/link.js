@@ -1,7 +1,7 @@
 // The link's fragment, and whether what the page was served is what it names.
 
 import { keyedHash } from "../client/blake2b.js";
-import { digest, fromUtf8, hex, parsed, unhex, utf8 } from "../client/bytes.js";
+import { digest, hex, parsed, unhex, utf8 } from "../client/bytes.js";
 
 const FRAGMENT = /^#([A-Z2-7]{26}),([A-Z2-7]{26})(?:,([A-Z2-7]{20}))?$/;
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -34,9 +34,9 @@ export const fetchDocument = async (link) => {
   const response = await fetch("poll.json", { credentials: "omit", redirect: "error", cache: "no-store" });
   if (!response.ok) throw new TypeError(`status ${response.status}`);
   const content = new Uint8Array(await response.arrayBuffer());
-  const document = content.length > LARGEST ? null : parsed(fromUtf8(content));
+  const document = content.length > LARGEST ? null : parsed(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content));
   if ((await fingerprint(FORMAT, content)) !== link.poll || document?.format !== FORMAT) return { fault: "badPage" };
-  const print = await fingerprint("deniable key 1", unhex(document.key.public) ?? new Uint8Array());
+  const print = await fingerprint("deniable key 1", unhex(document.key.public));
   return print === link.key ? { document } : { fault: "badKey", print };
 };
 

@@ -102,7 +102,7 @@ def _compile_bomb(client: Any, target: ServiceTarget) -> Attempt:
     columns = [{"name": "x", "buckets": ["[0,1)", "[1,2)"]}]
     start = time.monotonic()
     answer = post(
-        client, target, "/v1/queries/check", {"sql": sql, "columns": columns, "until": "2099-01-01"}
+        client, target, "/v1/queries/check", {"sql": sql, "columns": columns, "end": "2099-01-01"}
     )
     took = time.monotonic() - start
     if (refused := not_allowed(name, tried, answer)) is not None:

@@ -194,7 +194,8 @@ class Quantile(CuratorQuestion):
         p, q = self.level.numerator, self.level.denominator
         sensitivity, failure = protection.of_scores(q - p, p), 1 - _CONFIDENCE
         if self.level in (0, 1):
-            only = _end(self.count, sensitivity, epsilon, failure)
+            # a search that fails ends near the extreme; a choice that fails can end anywhere beyond it
+            only = _SearchedEnd.among(self.count, sensitivity, epsilon, failure)
             return _Draws(
                 None, only if self.level == 1 else None, only if self.level == 0 else None
             )

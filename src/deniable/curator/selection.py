@@ -194,7 +194,7 @@ class Quantile(CuratorQuestion):
         p, q = self.level.numerator, self.level.denominator
         sensitivity, failure = protection.of_scores(q - p, p), 1 - _CONFIDENCE
         if self.level in (0, 1):
-            # a search that fails ends near the extreme; a choice that fails can end anywhere beyond it
+            # a failed search ends near the extreme, a failed choice anywhere beyond it
             only = _SearchedEnd.among(self.count, sensitivity, epsilon, failure)
             return _Draws(
                 None, only if self.level == 1 else None, only if self.level == 0 else None

@@ -1,5 +1,5 @@
-"""Table files, opened in one way: delimited text (CSV, TSV, gzip, any encoding), Parquet and Excel.
-No message shows a cell."""
+"""Table files, opened in one way: delimited text (CSV, TSV, gzip, any encoding), Parquet, Excel,
+Stata and SPSS. No message shows a cell."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ __all__ = [
     "kind_of",
     "open_parquet",
     "open_sheet",
+    "open_spss",
     "open_stata",
     "open_text",
 ]
@@ -70,13 +71,15 @@ class TableFormat:
 
 
 def kind_of(path: Path) -> str:
-    """`"parquet"`, `"excel"`, `"stata"` or `"text"`, by the file's name."""
+    """`"parquet"`, `"excel"`, `"stata"`, `"spss"` or `"text"`, by the file's name."""
     kinds = {
         ".parquet": "parquet",
         ".pq": "parquet",
         ".xlsx": "excel",
         ".xlsm": "excel",
         ".dta": "stata",
+        ".sav": "spss",
+        ".zsav": "spss",
     }
     return kinds.get(path.suffix.lower(), "text")
 
@@ -259,6 +262,35 @@ def open_stata(path: Path, refusal: Refusal, rows: int) -> Iterator[Iterator[Any
     except Exception as error:  # a damaged file makes pandas fail in many ways
         raise refusal(
             f"{path} is not a Stata file (.dta), or is damaged: {type(error).__name__}"
+        ) from None
+
+
+@contextmanager
+def open_spss(path: Path, refusal: Refusal, rows: int) -> Iterator[Iterator[Any]]:
+    """An SPSS file as data frames of at most so many rows: values with labels as their labels, and
+    the values that the file declares as missing as missing."""
+    try:
+        import pyreadstat  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("pyreadstat", "spss", "reading SPSS files") from None
+    try:
+        with path.open("rb"):  # pyreadstat does not say which file is not there
+            pass
+        parts = pyreadstat.read_file_in_chunks(
+            pyreadstat.read_sav,
+            str(path),
+            chunksize=rows,
+            apply_value_formats=True,
+            formats_as_category=False,
+        )
+        yield (frame for frame, _ in parts)
+    except DeniableError:
+        raise
+    except FileNotFoundError as error:
+        raise refusal(f"{path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # a damaged file makes pyreadstat fail in many ways
+        raise refusal(
+            f"{path} is not an SPSS file (.sav), or is damaged: {type(error).__name__}"
         ) from None
 
 

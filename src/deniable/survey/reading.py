@@ -17,6 +17,7 @@ from deniable.table_file import (
     kind_of,
     open_parquet,
     open_sheet,
+    open_spss,
     open_stata,
     open_text,
 )
@@ -118,7 +119,8 @@ def read_chunks(
     read = {
         "parquet": _parquet_chunks,
         "excel": _excel_chunks,
-        "stata": _stata_chunks,
+        "stata": _frame_chunks,
+        "spss": _frame_chunks,
         "text": _text_chunks,
     }[kind_of(path)]
     rows = 0
@@ -163,10 +165,11 @@ def _excel_chunks(
     progress(1.0)
 
 
-def _stata_chunks(
+def _frame_chunks(
     path: Path, wanted: _Wanted, progress: Progress, _: TableFormat | None
 ) -> Iterator[Chunk]:
-    with open_stata(path, SurveyError, CHUNK_ROWS) as frames:
+    opened = open_spss if kind_of(path) == "spss" else open_stata
+    with opened(path, SurveyError, CHUNK_ROWS) as frames:
         row = 0
         for frame in frames:
             columns = frame.astype(object).where(frame.notna(), None)

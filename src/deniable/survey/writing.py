@@ -1,5 +1,5 @@
-"""Write a table of reports: CSV, TSV or either with gzip, Parquet or Stata by its name, or CSV to
-standard output."""
+"""Write a table of reports: CSV, TSV or either with gzip, Parquet, Stata or SPSS by its name, or
+CSV to standard output."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import csv
 import datetime
 import gzip
 import io
+import re
 import shutil
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from deniable.display import NUMBER
 from deniable.errors import MissingExtraError, SurveyError
 from deniable.survey.spelling import cell_text
 from deniable.table_file import STANDARD_STREAM, kind_of
@@ -23,6 +25,7 @@ from deniable.table_file import STANDARD_STREAM, kind_of
 __all__ = ["table_writer"]
 
 _IN_MEMORY = 1 << 20
+_DIGITS, _CODE = 15, re.compile(r"[+-]?0[0-9]")
 
 Write = Callable[[dict[str, list[Any]]], None]
 
@@ -33,7 +36,8 @@ def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
     output, only if all went well."""
     if kind_of(output) == "excel":
         raise SurveyError(
-            f"{output}: Excel files are only read; name the output .csv, .tsv, .parquet or .dta"
+            f"{output}: Excel files are only read; name the output .csv, .tsv, .parquet, .dta"
+            " or .sav"
         )
     try:
         if output == STANDARD_STREAM:
@@ -50,8 +54,8 @@ def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
             if kind_of(output) == "parquet":
                 with _parquet_writer(partial, columns) as write:
                     yield write
-            elif kind_of(output) == "stata":
-                with _stata_writer(partial, output, columns) as write:
+            elif kind_of(output) in _WHOLE:
+                with _whole_writer(partial, output, columns) as write:
                     yield write
             else:
                 with partial.open("wb") as file, _text_writer(file, output, columns) as write:
@@ -115,12 +119,13 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[Write]:
 
 
 @contextmanager
-def _stata_writer(partial: Path, output: Path, columns: Sequence[str]) -> Iterator[Write]:
-    """Stata files are written at once, from memory; texts are stored with value labels."""
+def _whole_writer(partial: Path, output: Path, columns: Sequence[str]) -> Iterator[Write]:
+    """Files of statistics programs are written at once, from memory; texts are stored as numbers
+    with value labels."""
     try:
         import pandas as pd  # noqa: PLC0415 - an extra
     except ImportError:
-        raise MissingExtraError("pandas", "frames", "writing Stata files") from None
+        raise MissingExtraError("pandas", "frames", f"writing {output.suffix} files") from None
     cells: dict[str, list[Any]] = {name: [] for name in columns}
 
     def write(rows: dict[str, list[Any]]) -> None:
@@ -128,14 +133,69 @@ def _stata_writer(partial: Path, output: Path, columns: Sequence[str]) -> Iterat
             cells[name] += rows[name]
 
     yield write
-    frame = pd.DataFrame(cells)
-    for name in columns:
-        if frame[name].dtype == object:
-            frame[name] = pd.Categorical(frame[name])
+    save, rule = _WHOLE[kind_of(output)]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a name that Stata cannot have would be changed
-            frame.to_stata(partial, write_index=False)
-    except (ValueError, Warning):
-        rule = "names must be valid in Stata (letters, digits and underscores, at most 32)"
+        save(pd.DataFrame({name: _series(pd, cells[name]) for name in columns}), partial)
+    except MissingExtraError:
+        raise
+    except Exception:  # what pandas and pyreadstat raise may quote a cell
         raise SurveyError(f"{output}: {rule}, or write CSV") from None
+
+
+def _series(pd: Any, cells: list[Any]) -> Any:
+    """A column as numbers if all of its cells are, or spell, a number; else as texts."""
+    blank = [cell is None or cell == "" for cell in cells]
+    if all(none or _is_number(cell) for none, cell in zip(blank, cells, strict=True)):
+        numbers = [None if none else float(cell) for none, cell in zip(blank, cells, strict=True)]
+        whole = not any(blank) and all(number.is_integer() for number in numbers if number)
+        return pd.Series(numbers, dtype="int64" if whole else "float64")
+    texts = [None if none else cell_text(cell) for none, cell in zip(blank, cells, strict=True)]
+    return pd.Series(texts, dtype=object)
+
+
+def _is_number(cell: Any) -> bool:
+    if isinstance(cell, str):  # 007 is not 7, and a float has 15 digits
+        return len(cell) <= _DIGITS and bool(re.fullmatch(NUMBER, cell)) and not _CODE.match(cell)
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _save_stata(frame: Any, path: Path) -> None:
+    for name in frame.columns:
+        if frame[name].dtype == object:
+            frame[name] = frame[name].astype("category")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a name that Stata cannot have would be changed
+        frame.to_stata(path, write_index=False)
+
+
+def _save_spss(frame: Any, path: Path) -> None:
+    try:
+        import pyreadstat  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtraError("pyreadstat", "spss", "writing SPSS files") from None
+    labels: dict[str, dict[int | float, str]] = {}
+    for name in frame.columns:
+        if frame[name].dtype == object:
+            texts = sorted(set(frame[name].dropna()))
+            # rows of bits in hexadecimal are not labels
+            if len(texts) <= _MOST_LABELS and all(
+                len(text.encode()) <= _LABEL_BYTES for text in texts
+            ):
+                codes = {text: code for code, text in enumerate(texts, 1)}
+                labels[name] = {code: text for text, code in codes.items()}
+                frame[name] = frame[name].map(codes)
+    pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
+
+
+_MOST_LABELS, _LABEL_BYTES = 200, 120
+"""SPSS cuts longer value labels."""
+_WHOLE: dict[str, tuple[Callable[[Any, Path], None], str]] = {
+    "stata": (
+        _save_stata,
+        "names must be valid in Stata (letters, digits and underscores, at most 32)",
+    ),
+    "spss": (
+        _save_spss,
+        "names must be valid in SPSS (letters, digits and underscores, at most 64, a letter first)",
+    ),
+}

@@ -10,12 +10,14 @@ import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyreadstat
 import pytest
 
 from deniable import DirectEncoding, MultipleChoice
-from deniable.errors import SurveyError, UnknownLabelError
+from deniable.errors import SurveyError, SurveyWarning, UnknownLabelError
 from deniable.survey import estimate_file, randomize_file
 from deniable.survey.reading import read_chunks
+from deniable.survey.spelling import cell_text
 
 NEWS = MultipleChoice(["paper", "radio", "web"], 40.0)
 USED = DirectEncoding(["no", "yes"], 20.0)
@@ -128,3 +130,71 @@ def test_stata_files_are_read_with_their_labels_and_written(tmp_path: Path) -> N
     (tmp_path / "broken.dta").write_bytes((tmp_path / "a.dta").read_bytes()[:200])
     with pytest.raises(SurveyError, match=r"is not a Stata file \(.dta\), or is damaged"):
         list(read_chunks(tmp_path / "broken.dta", ["used"]))
+
+
+def test_spss_files_are_read_with_labels_and_missing_values_and_written_with_labels(
+    tmp_path: Path,
+) -> None:
+    # 9 is declared as missing, as interviewers' codes are
+    frame = pd.DataFrame(
+        {"used": [2.0] * 30 + [1.0] * 10 + [9.0], "name": ["Zoë"] * 41, "day": ["2026-03-01"] * 41}
+    )
+    frame["day"] = pd.to_datetime(frame["day"])
+    pyreadstat.write_sav(
+        frame,
+        str(tmp_path / "a.sav"),
+        variable_value_labels={"used": {1: "no", 2: "yes", 9: "refused"}},
+        missing_ranges={"used": [9]},
+        variable_format={"day": "DATE11"},
+    )
+    (chunk,) = read_chunks(tmp_path / "a.sav", ["used", "name", "day"])
+    assert chunk.columns["used"] == ["yes"] * 30 + ["no"] * 10 + [None]
+    assert {cell_text(cell) for cell in chunk.columns["day"]} == {"2026-03-01"}
+    assert chunk.columns["name"][0] == "Zoë"
+    with pytest.raises(SurveyError, match="row 41, column 'used': the value is missing"):
+        randomize_file(tmp_path / "a.sav", tmp_path / "r.sav", {"used": USED})
+    with pytest.warns(SurveyWarning, match="1 of 41 rows"):
+        randomize_file(
+            tmp_path / "a.sav", tmp_path / "r.sav", {"used": USED}, keep=["name"], missing="drop"
+        )
+    written, labels = pyreadstat.read_sav(str(tmp_path / "r.sav"))
+    assert labels.variable_value_labels == {"used": {1: "no", 2: "yes"}, "name": {1: "Zoë"}}
+    assert sorted(written["used"]) == [1.0] * 10 + [2.0] * 30
+    assert estimate_file(tmp_path / "r.sav")["used"].proportions[1] == pytest.approx(0.75, abs=1e-6)
+    with pytest.raises(SurveyError, match="is already randomized"):
+        randomize_file(tmp_path / "r.sav", tmp_path / "twice.csv", {"used": USED})
+
+
+@pytest.mark.parametrize("kind", ["sav", "dta"])
+def test_texts_that_are_numbers_are_written_as_numbers_and_codes_as_texts(
+    tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "a.csv").write_text("used,age,zip,bits\nyes,31,007,1\nno,4.5,123,\n")
+    randomize_file(
+        tmp_path / "a.csv",
+        tmp_path / f"r.{kind}",
+        {"used": USED},
+        keep=["age", "zip", "bits"],
+        keep_order=True,
+    )
+    (chunk,) = read_chunks(tmp_path / f"r.{kind}", ["used", "age", "zip", "bits"])
+    assert chunk.columns == {
+        "used": ["yes", "no"],
+        "age": [31, 4.5],
+        "zip": ["007", "123"],
+        "bits": [1, None],
+    }
+
+
+def test_an_spss_file_is_refused_in_one_line_if_it_is_none_or_a_name_cannot_be(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b.csv").write_text("have you?\nyes\nno\n")
+    with pytest.raises(SurveyError, match="names must be valid in SPSS"):
+        randomize_file(tmp_path / "b.csv", tmp_path / "b.sav", {"have you?": USED})
+    assert not (tmp_path / "b.sav").exists()
+    for damaged in (b"", b"$FL2@(#) SPSS", b"secret" * 100):
+        (tmp_path / "broken.sav").write_bytes(damaged)
+        with pytest.raises(SurveyError, match=r"is not an SPSS file \(.sav\), or is damaged") as no:
+            list(read_chunks(tmp_path / "broken.sav", ["used"]))
+        assert "secret" not in str(no.value)

@@ -3,17 +3,19 @@ is withheld."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
+from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.web.api import create_app
 from deniable.aggregator.web.public_results import PUBLIC_PAGES
+from deniable.aggregator.windows.assembling import assemble
+from deniable.counts import Counts
 from deniable.queries.query import Query
 from toolkit.servers.consoles import SeededConsole, console_query
 from toolkit.servers.served import served
@@ -81,6 +83,7 @@ def test_nothing_that_is_withheld_shows(public: Public) -> None:
     assert window["notes"] == [
         "some answers are not included, and could move a proportion further than the limits say"
     ]
+    assert set(answer.json()) == {"query", "windows", "next"}
     hidden = {
         "held_back",
         "conservation",
@@ -93,12 +96,53 @@ def test_nothing_that_is_withheld_shows(public: Public) -> None:
         "strata",
     }
     assert not hidden & set(window)
-    assert "37" not in json.dumps(
-        {name: window[name] for name in window if name in ("notes", "condition")}
+    # The values are compared: times and identifiers may contain the digits of any number.
+    withheld = {37, public.query.minimum_cohort - 1}
+    assert not withheld & set(numbers(answer.json()))
+
+
+@pytest.mark.parametrize(
+    ("lost", "condition"),
+    [
+        ({"missing": ["proxy-a"]}, "proxy down"),
+        ({"account": {"malformed": 40_000}}, "malformed"),
+        ({"account": {"orphaned": 40_000}}, "incomplete"),
+        ({"held_back": 40_000}, "complete"),
+    ],
+)
+def test_no_note_tells_of_accounts(public: Public, lost: dict[str, Any], condition: str) -> None:
+    query, proxies = public.query, public.console.proxies
+    panes = {PaneKey(query.id, query.serial, 0, 0): Counts(np.full(11, 80), 400)}
+    account = {"counted": 400, **lost.get("account", {})}
+    window = assemble(
+        [query],
+        0,
+        panes,
+        lost.get("missing", []),
+        {"proxies": dict.fromkeys(proxies, account)},
+        held_back=lost.get("held_back", 0),
     )
-    # as a number of its own: the digits of a time may contain it
-    withheld = public.query.minimum_cohort - 1
-    assert not re.search(rf"(?<![\d.]){withheld}(?![\d.])", answer.text)
+    assert window.condition == condition
+    assert window.estimate is not None
+    whole = assemble([query], 0, panes).estimate
+    assert whole is not None
+    notes = window.estimate.notes
+    (told,) = set(notes) - set(whole.notes)
+    public.console.write(query, [0], EVEN, 400, condition=condition, notes=list(notes))
+    (shown,) = public.get().json()["windows"]
+    assert shown["notes"][:-1] == [note for note in notes if note != told]
+    assert shown["notes"][-1].startswith("some answers are not included")
+
+
+def numbers(document: Any) -> Iterator[float]:
+    """Every number of a document, at any depth."""
+    if isinstance(document, dict):
+        document = list(document.values())
+    if isinstance(document, list):
+        for each in document:
+            yield from numbers(each)
+    elif isinstance(document, int | float):
+        yield document
 
 
 def test_a_revised_window_shows_its_newest_result_once(public: Public) -> None:

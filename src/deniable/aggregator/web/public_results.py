@@ -19,6 +19,7 @@ from fastapi import FastAPI, Request, Response
 
 from deniable.aggregator.counting.catalogue import published
 from deniable.aggregator.state import NOT_REVISED
+from deniable.aggregator.windows.assembling import tells_accounts
 from deniable.aggregator.windows.stored import SERVED_WINDOW
 from deniable.documents import WrittenAs
 from deniable.errors import RefusedError
@@ -74,8 +75,7 @@ _SHOWN = (
     *("mechanism", "epsilon_local", "epsilon_sampled", "delta_sampled", "sampled_crowd", "notes"),
 )
 """The fields of a window that are public. Not among them: accounts of shares, and how many answers
-are held back."""
-_HELD_BACK = "held back"
+are held back; nor do the notes tell of them."""
 _PUBLIC_WINDOW = SERVED_WINDOW.only("start_time", "end_time", *_SHOWN).named(
     "PublicWindow", "What is public of a window."
 )
@@ -163,7 +163,7 @@ def _shown(document: dict[str, Any]) -> dict[str, Any] | None:
     if document.get("estimate") is None:
         return None
     found = {name: document[name] for name in _SHOWN if name in document}
-    notes = [note for note in found.get("notes", []) if _HELD_BACK not in note]
+    notes = [note for note in found.get("notes", []) if not tells_accounts(note)]
     if len(notes) < len(found.get("notes", [])):
         notes.append(
             "some answers are not included, and could move a proportion further than the limits say"

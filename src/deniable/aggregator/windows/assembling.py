@@ -30,7 +30,11 @@ from deniable.estimation.estimate import Estimate
 from deniable.queries.lasting import own_limits, silence
 from deniable.queries.query import Query
 
-__all__ = ["assemble"]
+__all__ = ["assemble", "tells_accounts"]
+
+_CLOSED_WITHOUT = "some epochs were closed without"
+_SHARES_OF = "% of the shares of"
+_HELD_BACK = "answers are held back"
 
 
 def assemble(
@@ -108,7 +112,7 @@ def _notes(window: Window, spoiled: _Lost, alone: _Lost, half_width: float) -> I
     """What a reader must know: answers that may be missing, as far as they could move a proportion
     beyond its ±."""
     if window.missing:
-        yield f"some epochs were closed without {', '.join(window.missing)}: answers are missing"
+        yield f"{_CLOSED_WITHOUT} {', '.join(window.missing)}: answers are missing"
     if window.margin is not None and half_width > window.margin:
         yield (
             f"the widest interval is ± {100 * half_width:.2f} points; the target was"
@@ -120,9 +124,15 @@ def _notes(window: Window, spoiled: _Lost, alone: _Lost, half_width: float) -> I
         yield alone.note("have no counterpart at another proxy")
     if window.held_back and window.held_back / (window.held_back + window.n) > half_width:
         yield (
-            f"{window.held_back:,} answers are held back: they are too few to be released by"
+            f"{window.held_back:,} {_HELD_BACK}: they are too few to be released by"
             " themselves, and could move a proportion further than ± says"
         )
+
+
+def tells_accounts(note: str) -> bool:
+    """Whether a note of a window tells of proxies' accounts or of answers held back: those who have
+    the right to read the query's results see it, and the public does not."""
+    return any(words in note for words in (_CLOSED_WITHOUT, _SHARES_OF, _HELD_BACK))
 
 
 class _Lost(NamedTuple):
@@ -133,7 +143,7 @@ class _Lost(NamedTuple):
 
     def note(self, what: str) -> str:
         """What it means for the estimate."""
-        shares = f"{100 * self.proportion:.2g} % of the shares of {self.proxy} {what}"
+        shares = f"{100 * self.proportion:.2g} {_SHARES_OF} {self.proxy} {what}"
         return (
             f"{shares}: the answers behind them are missing, and could move a proportion further"
             " than ± says"

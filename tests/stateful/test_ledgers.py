@@ -73,8 +73,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=charges, analyst=ANALYSTS, query=QUERIES, cost=COSTS)
     def charge(self, analyst: str, query: str, cost: Fraction) -> int:
-        with self.store.transaction() as book:
-            place = book.charge(PrivacyEvent(analyst, query, self.now, cost))
+        with self.store.transaction() as transaction:
+            place = transaction.charges.add(PrivacyEvent(analyst, query, self.now, cost))
         self.spent[analyst, query] = self.spent.get((analyst, query), Fraction()) + cost
         self.dated[place] = (self.now, analyst, cost)
         self.changes += 1
@@ -82,8 +82,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(place=consumes(charges))
     def give_back(self, place: int) -> None:
-        with self.store.transaction() as book:
-            analyst, query, cost = book.give_back(place)
+        with self.store.transaction() as transaction:
+            analyst, query, cost = transaction.charges.give_back(place)
         assert (analyst, cost) == self.dated.pop(place)[1:]
         self.spent[analyst, query] -= cost
         self.changes += 1
@@ -94,8 +94,8 @@ class StoreMachine(RuleBasedStateMachine):
             pass
 
         try:
-            with self.store.transaction() as book:
-                book.charge(PrivacyEvent(analyst, query, self.now, cost))
+            with self.store.transaction() as transaction:
+                transaction.charges.add(PrivacyEvent(analyst, query, self.now, cost))
                 raise Killed
         except Killed:
             pass
@@ -104,10 +104,10 @@ class StoreMachine(RuleBasedStateMachine):
     def answer_permanently(self, answers: tuple[int, int]) -> None:
         """At most two permanent answers are drawn for a slot; then the one that spoke last speaks
         again."""
-        with self.store.transaction() as book:
-            kept = PermanentAnswers.of(book, MEMOIZED)
+        with self.store.transaction() as transaction:
+            kept = PermanentAnswers.of(transaction, MEMOIZED)
             found = seated(("several", 2, 1, kept.memo), answers)
-            reports = kept.reports(book, found, self.changes, system_source())
+            reports = kept.reports(transaction, found, self.changes, system_source())
             self.n_answers += 1
             assert [len(slot) for slot in kept.slots] == 2 * [min(self.n_answers, 2)]
         for slot, answer in enumerate(answers):
@@ -125,16 +125,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([-3 * DAY, -60, 3600, 2 * DAY]))
     def clock(self, seconds: int) -> None:
         self.now += seconds
-        with self.store.transaction() as book:
-            book.set_clock(self.now)
+        with self.store.transaction() as transaction:
+            transaction.outbox.set_clock(self.now)
         self.changes += 1
 
     @precondition(lambda self: self.changes)
     @rule(cost=COSTS)
     def a_copy_that_is_put_back_is_refused(self, cost: Fraction) -> None:
         copy = self.store.path.read_bytes()
-        with self.store.transaction() as book:
-            book.charge(PrivacyEvent("City", "a", self.now, cost))
+        with self.store.transaction() as transaction:
+            transaction.charges.add(PrivacyEvent("City", "a", self.now, cost))
         newest = self.store.path.read_bytes()
         self.store.path.write_bytes(copy)
         with pytest.raises(StoreError, match="backup"), self.store.transaction():
@@ -146,10 +146,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_is_right(self) -> None:
-        with self.store.transaction() as book:
-            accountant = book.accountant([Limit(1000), Limit(500, period=2 * DAY)], self.now)
+        with self.store.transaction() as transaction:
+            accountant = transaction.charges.accountant(
+                [Limit(1000), Limit(500, period=2 * DAY)], self.now
+            )
             for key, cost in self.spent.items():
-                assert book.spent_on(*key) == cost
+                assert transaction.charges.spent_on(*key) == cost
         assert accountant.spent() == sum(self.spent.values(), Fraction())
         recent = sum(
             (cost for when, _, cost in self.dated.values() if when > self.now - 2 * DAY), Fraction()

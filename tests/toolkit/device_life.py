@@ -43,10 +43,12 @@ class SimulatedDevice(Device):
     """A device whose SQL always finds the third bucket: what it draws from is not what is
     simulated."""
 
-    def _check_sql(self, book: object, query: Query) -> None:
+    def _check_sql(self, transaction: object, query: Query) -> None:
         pass
 
-    def _truth(self, book: object, query: Query) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    def _truth(
+        self, transaction: object, query: Query
+    ) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         return np.full(query.most_rows, 3, dtype=np.intp)
 
 
@@ -179,17 +181,19 @@ class Life:
 
     def _check(self) -> None:
         query, world = self.query, self.world
-        with self.device.store.transaction() as book:
-            receipts = book.receipts()
-            spent = book.spent_on(query.analyst, query.id)
-            counters = dict(book.counters())
+        with self.device.store.transaction() as transaction:
+            receipts = transaction.journal.receipts()
+            spent = transaction.charges.spent_on(query.analyst, query.id)
+            counters = dict(transaction.journal.counters())
             waiting = [
                 (proxy, Share.from_bytes(record), tried)
-                for proxy, record, tried in book._db.execute(
+                for proxy, record, tried in transaction._db.execute(
                     "SELECT proxy, record, tried FROM queue"
                 )
             ]
-            limit_spent = book.accountant(self.device.policy.limits, int(self._clock())).spent()
+            limit_spent = transaction.charges.accountant(
+                self.device.policy.limits, int(self._clock())
+            ).spent()
         answered = [receipt.epoch for receipt in receipts if receipt.outcome == "answered"]
         given_back = [receipt.epoch for receipt in receipts if receipt.outcome == "given back"]
         assert len(answered) == len(set(answered)), "an epoch was answered twice"
@@ -221,11 +225,11 @@ class Life:
 
     def _heal(self) -> None:
         """The network comes back within the time that shares are kept: all that waits arrives."""
-        with self.device.store.transaction() as book:
+        with self.device.store.transaction() as transaction:
             now = int(self._clock())
             due = [
                 (proxy, Share.from_bytes(record))
-                for proxy, record, expires in book._db.execute(
+                for proxy, record, expires in transaction._db.execute(
                     "SELECT proxy, record, expires FROM queue"
                 )
                 if self.offset == 0 and expires > now + 4 * 3600

@@ -146,16 +146,16 @@ class Network:
 
 
 def queued(device: Device) -> list[tuple[str, int, int]]:
-    with device.store.transaction() as book:
-        return book.schedule()
+    with device.store.transaction() as transaction:
+        return transaction.outbox.schedule()
 
 
 def records(device: Device) -> dict[str, list[bytes]]:
     """The shares that wait, by proxy."""
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         return {
-            proxy: [share.record for share in book.due_shares(proxy, 1 << 40, 1000)]
-            for proxy in book.waiting_proxies(1 << 40)
+            proxy: [share.record for share in transaction.outbox.due_shares(proxy, 1 << 40, 1000)]
+            for proxy in transaction.outbox.waiting_proxies(1 << 40)
         }
 
 

@@ -122,10 +122,12 @@ def make_client(folder: Path) -> dict[str, Any]:
     device = make_device(folder, query)
     for epoch in range(3):
         device.answer(signed(query), at(epoch))
-    with Store(folder / "ann.db.client", durable=False).transaction() as book:
-        spent = str(book.spent_on(query.analyst, query.id))
+    with Store(folder / "ann.db.client", durable=False).transaction() as transaction:
+        spent = str(transaction.charges.spent_on(query.analyst, query.id))
         waiting = {
-            proxy: [share.record.hex() for share in book.due_shares(proxy, 1 << 40, 100)]
+            proxy: [
+                share.record.hex() for share in transaction.outbox.due_shares(proxy, 1 << 40, 100)
+            ]
             for proxy in query.proxies
         }
     return {"query": signed(query).to_bytes().decode(), "spent": spent, "waiting": waiting}

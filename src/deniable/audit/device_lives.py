@@ -176,13 +176,13 @@ class DeviceLife:
             seen.outcomes += [
                 (r.query, r.outcome, r.reason, r.detail, r.epsilon, r.left) for r in receipts
             ]
-            with device.store.transaction() as book:
-                seen.queue += book._db.execute(
+            with device.store.transaction() as transaction:
+                seen.queue += transaction._db.execute(
                     "SELECT proxy, due, expires, length(record) FROM queue ORDER BY place"
                 )
-        with device.store.transaction() as book:
+        with device.store.transaction() as transaction:
             seen.ledger = {
-                table: book._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+                table: transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
                 for table in LEDGER_TABLES
             }
         shutil.rmtree(place)

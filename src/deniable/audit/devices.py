@@ -204,9 +204,9 @@ def _whole_device(life: DeviceLife, pair: VaultPair, source: Source) -> Game:
                 pair.vaults[i], policy, store, source=source, isolated=False, clock=lambda: now
             )
             receipt = device.answer(signed, now)
-            with device.store.transaction() as book:
+            with device.store.transaction() as transaction:
                 sent = [
-                    [share.record for share in book.due_shares(proxy, 1 << 40, 1000)]
+                    [share.record for share in transaction.outbox.due_shares(proxy, 1 << 40, 1000)]
                     for proxy in query.proxies
                 ]
             if receipt.outcome == "answered":

@@ -24,45 +24,27 @@ depends on the data:
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from fractions import Fraction
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.client import encoding
-from deniable.client.forms import Forms
 from deniable.client.parallel import NamedWorkers
 from deniable.client.payment import Payment
 from deniable.client.permanent_answers import PermanentAnswers
 from deniable.client.policy import Policy
+from deniable.client.reading import ConfinedReader, Stop
 from deniable.client.receipts import Receipt
 from deniable.client.sandbox import interface as sandbox
 from deniable.client.storage.store import Store, StoreTransaction
 from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
 from deniable.client.vaults.vault import Vault
-from deniable.errors import (
-    BadSqlError,
-    DeadlineError,
-    ForbiddenSqlError,
-    NotGrantedError,
-    ParameterError,
-    QueryError,
-    RevokedKeyError,
-    SandboxBusyError,
-    SandboxError,
-    StoreError,
-    TooComplexError,
-    TooMuchMemoryError,
-    VaultBusyError,
-    VaultError,
-)
+from deniable.errors import ParameterError, QueryError, RevokedKeyError, StoreError
 from deniable.privacy.ledger import Accountant
 from deniable.queries.lasting import replay_words
 from deniable.queries.query import Query
@@ -76,59 +58,19 @@ from deniable.queries.signed.signing import (
     signing_keys,
 )
 from deniable.randomness import Source, system_source
-from deniable.sql.guard import Shape
 
 __all__ = ["STEPS", "Device"]
 
 STEPS = (
-    "verified",
-    "allowed",
-    "sampled",
-    "read",
-    "charged",
-    "randomized",
-    "queued",
-    "written",
-    "committed",
+    *("verified", "allowed", "sampled", "read", "charged"),
+    *("randomized", "queued", "written", "committed"),
 )
 """The steps of the walk, in order, as passed to `on_step`."""
 _OF_SQL = frozenset({"not shared", "forbidden SQL", "columns", "vault"})
 """Reasons for refusing a query after its SQL was examined, which takes a slot like an answer."""
-# seconds that a busy machine may take to start a process or copy a vault, in addition to the SQL's
-# deadline
-_START_UP = 2.0
-_UNHURRIED = 60.0  # the same where answers have no slot
-_VERDICTS = (ForbiddenSqlError, BadSqlError, TooComplexError, DeadlineError, TooMuchMemoryError)
-"""Verdicts on SQL: they depend on its text and on the names that are granted. A deadline is one of
-processor time."""
-_T = TypeVar("_T")
 
 
-class _Stop(Exception):  # noqa: N818 - not an error: the walk ends here, with a receipt
-    def __init__(self, outcome: str, reason: str, detail: str) -> None:
-        self.outcome, self.reason, self.detail = outcome, reason, detail
-        super().__init__(outcome, reason, detail)
-
-
-class _Late(Exception):  # noqa: N818 - not an error: the slot is over
-    pass
-
-
-def _refusal(error: QueryError, query: Query | None, now: int) -> Receipt:
-    """The receipt of an untrusted query; it names the query if only a controller's version of it is
-    at fault."""
-    known = query or error.base
-    names = (
-        ("", "", 0, "")
-        if known is None
-        else (known.analyst, known.id, known.serial, known.question)
-    )
-    return Receipt(
-        now, "refused", error.reason, str(error), *names, verified=error.base is not None
-    )
-
-
-class Device:
+class Device(ConfinedReader):
     """One person's device: a vault, the owner's policy, and a store beside the vault.
 
     It keeps no thread, connection or file open, so that one process can hold thousands. With
@@ -147,12 +89,9 @@ class Device:
         isolated: bool = True,
         on_step: Callable[[str], None] | None = None,
     ) -> None:
-        self.vault, self.policy = vault, policy
+        source = source or system_source()
+        super().__init__(vault, policy, source=source, clock=clock, isolated=isolated)
         self.store = store or Store.beside(vault.path)
-        self.forms = Forms.beside(vault.path)
-        self.clock = clock
-        self.source = source or system_source()
-        self._isolated = isolated
         self._on_step = on_step
         self._polls: NamedWorkers[Polled] = NamedWorkers()
         self._uploads: NamedWorkers[Uploaded] = NamedWorkers()
@@ -168,11 +107,11 @@ class Device:
         """Answer a query for the current epoch, if all checks pass, and return the receipt. At most
         once per epoch."""
         now = int(self.clock()) if now is None else now
-        with self.store.transaction() as book:
-            receipt = self._receipt(book, signed, now)
+        with self.store.transaction() as transaction:
+            receipt = self._receipt(transaction, signed, now)
             if receipt.outcome not in ("again", "waiting"):
-                book.write(receipt)
-                book.count(
+                transaction.journal.write(receipt)
+                transaction.journal.count(
                     f"epochs {receipt.outcome}"
                     if receipt.outcome != "refused"
                     else f"refused: {receipt.reason}"
@@ -219,8 +158,8 @@ class Device:
         """
         now = int(self.clock()) if now is None else now
         if queries is None:
-            with self.store.transaction() as book:
-                queries = book.signed_queries()
+            with self.store.transaction() as transaction:
+                queries = transaction.versions.signed_queries()
         signed_ones, refused = authentic(queries, self.policy.ring, now)
         receipts = self._refusals(refused, now)
         done: set[tuple[str, str]] = set()
@@ -253,13 +192,13 @@ class Device:
             return []
         receipts = {}
         for error in errors:
-            receipt = _refusal(error, None, now)
+            receipt = Receipt.of_refusal(error, None, now)
             receipts[receipt.analyst, receipt.query, receipt.reason] = receipt
-        with self.store.transaction() as book:
+        with self.store.transaction() as transaction:
             for receipt in receipts.values():
-                book.write(receipt)
+                transaction.journal.write(receipt)
             for reason, n in Counter(error.reason for error in errors).items():
-                book.count(f"refused: {reason}", n)
+                transaction.journal.count(f"refused: {reason}", n)
         return list(receipts.values())
 
     def once(self, transport: Transport, now: int | None = None) -> tuple[list[Receipt], Uploaded]:
@@ -286,9 +225,9 @@ class Device:
         fetched = fetch_queries(self.policy, transport, self._polls)
         self.skew = min(fetched.skews, key=abs, default=None)
         if any(self._revoked.get(proxy) != keys for proxy, keys in fetched.revoked.items()):
-            with self.store.transaction() as book:
+            with self.store.transaction() as transaction:
                 for proxy, keys in fetched.revoked.items():
-                    book.set_revoked(proxy, keys)
+                    transaction.versions.set_revoked(proxy, keys)
             self._revoked.update(fetched.revoked)
         return None if len(fetched.problems) >= len(self.policy.proxies) else fetched.queries
 
@@ -305,14 +244,16 @@ class Device:
 
     # --- the walk
 
-    def _receipt(self, book: StoreTransaction, signed: SignedQuery | bytes, now: int) -> Receipt:
+    def _receipt(
+        self, transaction: StoreTransaction, signed: SignedQuery | bytes, now: int
+    ) -> Receipt:
         query: Query | None = None
         epoch: int | None = None
         try:
             parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
-            seen = book.seen()
+            seen = transaction.versions.seen()
             query = authenticate(parsed, self.policy.ring, now)
-            for key in signing_keys(parsed) & book.revoked():
+            for key in signing_keys(parsed) & transaction.versions.revoked():
                 # No signature is needed: a proxy that lies here could as well drop the shares of
                 # this query that it is sent.
                 raise RevokedKeyError(
@@ -321,24 +262,26 @@ class Device:
             check_version(query, now, seen)
             version = SeenVersion(query.serial, query.digest)
             if seen.get((query.analyst, query.id)) != version:
-                book.accept(query.analyst, query.id, version, parsed.to_bytes(), query.proxies)
+                transaction.versions.accept(
+                    query.analyst, query.id, version, parsed.to_bytes(), query.proxies
+                )
             self._step("verified")
             refusal = self.policy.check(query)
             if refusal is not None:
-                raise _Stop("refused", *refusal)
+                raise Stop("refused", *refusal)
             try:
                 query.check_patterns()
             except ParameterError as error:
-                raise _Stop("refused", "patterns", str(error)) from None
-            epoch = self._epoch(book, query, now)
+                raise Stop("refused", "patterns", str(error)) from None
+            epoch = self._epoch(transaction, query, now)
             self._step("allowed")
-            cost, accountant = self._answer(book, query, epoch, now)
+            cost, accountant = self._answer(transaction, query, epoch, now)
         except QueryError as error:
-            return _refusal(error, query, now)
-        except _Stop as stop:
+            return Receipt.of_refusal(error, query, now)
+        except Stop as stop:
             assert query is not None  # noqa: S101 - a stop comes after the signature was verified
             names = query.analyst, query.id, query.serial, query.question
-            left = book.accountant(self.policy.limits, now).left(query.analyst, now)
+            left = transaction.charges.accountant(self.policy.limits, now).left(query.analyst, now)
             return Receipt(now, stop.outcome, stop.reason, stop.detail, *names, epoch, left=left)
         names = query.analyst, query.id, query.serial, query.question
         return Receipt(
@@ -352,215 +295,93 @@ class Device:
             accountant.left(query.analyst, now),
         )
 
-    def _epoch(self, book: StoreTransaction, query: Query, now: int) -> int:
+    def _epoch(self, transaction: StoreTransaction, query: Query, now: int) -> int:
         epoch = (now - query.schedule.origin) // query.schedule.every
         if epoch < 0:
-            raise _Stop("waiting", "", "the query has not begun")
+            raise Stop("waiting", "", "the query has not begun")
         if epoch >= query.schedule.n_epochs:
-            raise _Stop("waiting", "", "the query's last epoch has passed")
-        if book.is_decided(query.analyst, query.id, epoch):
-            raise _Stop("again", "", f"epoch {epoch} is already decided")
+            raise Stop("waiting", "", "the query's last epoch has passed")
+        if transaction.versions.is_decided(query.analyst, query.id, epoch):
+            raise Stop("again", "", f"epoch {epoch} is already decided")
         if query.ask == "form" and not self.forms.filled(query):
-            raise _Stop("waiting", "", "the form has not been filled in")
+            raise Stop("waiting", "", "the form has not been filled in")
         if self.skew is not None and abs(self.skew) > self.policy.clock_tolerance:
             side = "behind" if self.skew > 0 else "ahead of"
             differs = (
                 f"your clock is {spoken_duration(round(abs(self.skew)))} {side} the clock of every"
                 " proxy that answered"
             )
-            raise _Stop("refused", "clock", f"{differs}, so the current epoch is uncertain")
+            raise Stop("refused", "clock", f"{differs}, so the current epoch is uncertain")
         return epoch
 
     def _answer(
-        self, book: StoreTransaction, query: Query, epoch: int, now: int
+        self, transaction: StoreTransaction, query: Query, epoch: int, now: int
     ) -> tuple[Fraction, Accountant]:
         """Draw, charge and queue one epoch's answer; returns its cost, and the accountant
         afterwards."""
         policy = self.policy
-        book.drop_expired(now)
-        if book.n_queued() + query.most_rows * len(query.proxies) > policy.queue_messages * len(
+        transaction.outbox.drop_expired(now)
+        if transaction.outbox.n_queued() + query.most_rows * len(
             query.proxies
-        ):
-            book.decide(query.analyst, query.id, epoch)  # so that each lost epoch is counted once
-            raise _Stop(
+        ) > policy.queue_messages * len(query.proxies):
+            transaction.versions.decide(
+                query.analyst, query.id, epoch
+            )  # so that each lost epoch is counted once
+            raise Stop(
                 "refused",
                 "queue full",
                 f"{policy.queue_messages} messages are already waiting for their proxies",
             )
-        payment = Payment(book, policy, query, now)
+        payment = Payment(transaction, policy, query, now)
         if payment.refusal is not None:
-            raise _Stop("refused", "budget", payment.refusal)
+            raise Stop("refused", "budget", payment.refusal)
         try:
-            self._check_sql(book, query)
-        except _Stop:
+            self._check_sql(transaction, query)
+        except Stop:
             # it took a slot, and must not take another in this epoch
-            book.decide(query.analyst, query.id, epoch)
+            transaction.versions.decide(query.analyst, query.id, epoch)
             raise
         stratum = policy.stratum(query) or 0
         end, ready = query.schedule.end_of_epoch(epoch), now + policy.slot
         due = ready + int(self.source.below(max(1, min(policy.upload_within, end - ready)), 1)[0])
         if query.once:
-            book.decide_all(query.analyst, query.id)
+            transaction.versions.decide_all(query.analyst, query.id)
         else:
-            book.decide(query.analyst, query.id, epoch)
+            transaction.versions.decide(query.analyst, query.id, epoch)
         chosen = bool(encoding.sample(query, 1, stratum, self.source)[0])
         self._step("sampled")
         reports = charge = None
         if chosen:
-            kept = PermanentAnswers.of(book, query) if query.memoize else None
+            kept = PermanentAnswers.of(transaction, query) if query.memoize else None
             found = self._found(query, kept)
             self._step("read")
             charge = payment.make()
             self._step("charged")
-            reports = self._reports(book, query, kept, found, epoch)
+            reports = self._reports(transaction, query, kept, found, epoch)
             self._step("randomized")
         if chosen or query.cover:
             answer = (
                 None
                 if charge is None
-                else book.new_answer(charge, query.serial, query.question, epoch, query.most_rows)
+                else transaction.outbox.new_answer(
+                    charge, query.serial, query.question, epoch, query.most_rows
+                )
             )
             for records in encoding.share_records(
                 query, epoch, reports, query.most_rows, stratum, self.source
             ):
                 for proxy, record in zip(query.proxies, records, strict=True):
-                    book.enqueue(proxy, record, due, end + policy.keeps(query), answer)
+                    transaction.outbox.enqueue(
+                        proxy, record, due, end + policy.keeps(query), answer
+                    )
             self._step("queued")
         if not chosen:
-            raise _Stop("sampled out", "", "")
+            raise Stop("sampled out", "", "")
         return payment.cost, payment.accountant
-
-    def _check_sql(self, book: StoreTransaction, query: Query) -> None:
-        """Refuse SQL that does not compile on what is granted: the last possible refusal, before
-        the data are read."""
-        policy = self.policy
-        if query.ask == "form":
-            return  # it reads what was chosen in it, by a statement of ours
-        try:
-            shape = self._granted(book)
-            caps: Any = {"deadline": policy.deadline, "max_memory": policy.max_memory}
-            n_columns = self._in_time(lambda: sandbox.compiles(shape, query.statement, **caps))
-        except NotGrantedError as error:
-            raise _Stop("refused", "not shared", str(error)) from None
-        except (SandboxError, _Late) as error:
-            if not isinstance(error, _VERDICTS) or isinstance(error, SandboxBusyError):
-                # the machine is starved, perhaps by a large copy: refusing would reveal that
-                return
-            raise _Stop("refused", "forbidden SQL", str(error)) from None
-        except VaultError as error:
-            raise _Stop("refused", "vault", str(error)) from None
-        if n_columns not in (None, len(query.columns)):
-            detail = (
-                f"the SQL returns {n_columns} columns, but the query has buckets for"
-                f" {len(query.columns)}"
-            )
-            raise _Stop("refused", "columns", detail)
-
-    def _granted(self, book: StoreTransaction) -> Shape:
-        """What is granted; while the owner is writing, what was granted when the vault could last
-        be read.
-
-        Refusing would reveal when, and for how long, the owner is writing.
-        """
-        try:
-            shape = self._in_time(
-                lambda: sandbox.granted(
-                    self.vault, patience=self.policy.deadline, isolated=self._isolated
-                )
-            )
-        except (VaultBusyError, _Late):
-            known = book.granted()
-            if known is None:
-                raise VaultError("the vault is in use and has never been readable so far") from None
-            return known
-        book.keep_granted(shape)
-        return shape
-
-    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.SandboxAnswer:
-        """The buckets of the true answer, always `most_rows` of them, whatever the data and
-        whatever goes wrong."""
-        memo = None if kept is None else kept.memo
-        task = sandbox.SandboxTask(
-            query.statement, query.buckets.plain, query.rows, query.most_rows, query.ones, memo
-        )
-        try:
-            return self._read(query, task)
-        except Exception:  # any error here may be caused by the data, and silence would reveal it
-            return task.nothing()
-
-    def _read(self, query: Query, task: sandbox.SandboxTask) -> sandbox.SandboxAnswer:
-        """What the SQL finds, in the sandbox's process."""
-        policy = self.policy
-        within = policy.deadline + (_START_UP if policy.slot else _UNHURRIED)
-        over = threading.Event()
-
-        def draw(n: int, most: int) -> list[int]:
-            if over.is_set():
-                raise _Late  # the coins are for others now
-            return self._some(n, most)
-
-        def work() -> sandbox.SandboxAnswer:
-            ends = time.monotonic() + within
-            caps: Any = {
-                "deadline": policy.deadline,
-                "max_rows": policy.max_rows,
-                "max_memory": policy.max_memory,
-            }
-            if query.ask == "form":
-                return sandbox.answer(
-                    self.forms.vault, task, draw, within=within, isolated=self._isolated, **caps
-                )
-            with suppress(VaultError):  # an owner who is writing keeps old rows a little longer
-                self.vault.forget(int(self.clock()), patience=within / 4)
-            left = ends - time.monotonic()
-            return sandbox.answer(
-                self.vault, task, draw, within=left, isolated=self._isolated, **caps
-            )
-
-        try:
-            return self._in_time(work)
-        finally:
-            over.set()
-
-    def _in_time(self, work: Callable[[], _T]) -> _T:
-        """The result of the work, if it finishes within its part of the slot; otherwise nobody
-        waits for it.
-
-        All work ends by itself at that time. This is for what nothing can end, such as a file
-        system that hangs.
-        """
-        if not self.policy.slot:
-            return work()
-        done: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
-
-        def attempt() -> None:
-            try:
-                done.put((work(), None))
-            except Exception as error:
-                done.put((None, error))
-
-        threading.Thread(target=attempt, daemon=True).start()
-        try:
-            result, error = done.get(timeout=self.policy.deadline + _START_UP)
-        except queue.Empty:
-            raise _Late from None
-        if error is not None:
-            raise error
-        return cast("_T", result)
-
-    def _some(self, n: int, most: int) -> list[int]:
-        """Up to `most` of `n` rows, every choice equally likely (the first steps of a Fisher-Yates
-        shuffle)."""
-        places = list(range(n))
-        for i in range(min(n, most)):
-            if n - i > 1:
-                j = i + int(self.source.below(n - i, 1)[0])
-                places[i], places[j] = places[j], places[i]
-        return places[:most]
 
     def _reports(
         self,
-        book: StoreTransaction,
+        transaction: StoreTransaction,
         query: Query,
         kept: PermanentAnswers | None,
         found: sandbox.SandboxAnswer,
@@ -569,7 +390,7 @@ class Device:
         """The reports of what was found. The same work whatever that is: draws do not branch on the
         answer."""
         if kept is not None:
-            return kept.reports(book, found, epoch, self.source)
+            return kept.reports(transaction, found, epoch, self.source)
         truth = np.array(found.buckets, dtype=np.intp)
         return encoding.randomize(
             query, truth[np.newaxis] if query.ones > 1 else truth, self.source

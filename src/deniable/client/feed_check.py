@@ -92,8 +92,8 @@ def check_feed(store: Store, client: Any, address: str, asked: Iterable[Asked]) 
     """Compare what was asked with the feed at an address. The head is remembered: a feed that is
     rewritten is found next time."""
     found = FeedFinding(address)
-    with store.transaction() as book:
-        known = book.feed_head(address)
+    with store.transaction() as transaction:
+        known = transaction.versions.feed_head(address)
     announced: dict[tuple[str, int], set[bytes]] = {}
     lines: list[bytes] = []
     try:
@@ -118,8 +118,8 @@ def check_feed(store: Store, client: Any, address: str, asked: Iterable[Asked]) 
         else:
             (found.agreed if each.digest in digests else found.different).append(each)
     if not found.faults and found.head.lines:
-        with store.transaction() as book:
-            book.keep_feed_head(address, found.head)
+        with store.transaction() as transaction:
+            transaction.versions.keep_feed_head(address, found.head)
     return found
 
 

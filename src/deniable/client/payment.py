@@ -32,14 +32,16 @@ class Payment:
     a period holds in every period.
     """
 
-    def __init__(self, book: StoreTransaction, policy: Policy, query: Query, now: int) -> None:
-        self._book, self._query = book, query
+    def __init__(
+        self, transaction: StoreTransaction, policy: Policy, query: Query, now: int
+    ) -> None:
+        self._transaction, self._query = transaction, query
         self._scope = scope_of(query) if query.memoize else None
         self._answers: dict[int, int] = {}
         total, before = encoding.cost_of_answer(query), Fraction()
         if self._scope is not None:
-            before = book.reserved_cost(self._scope)
-            paid = book.reserved(self._scope)
+            before = transaction.charges.reserved_cost(self._scope)
+            paid = transaction.charges.reserved(self._scope)
             wanted = {
                 slot: max(query.distinct, paid.get(slot, 0)) for slot in range(query.most_rows)
             }
@@ -49,13 +51,15 @@ class Payment:
         """What it costs in addition to what was already spent."""
         self._due = self.cost > 0 or query.distinct > 1
         self._event = PrivacyEvent(query.analyst, query.id, now, total)
-        self.accountant = book.accountant(policy.limits, now, self._scope if self._due else None)
+        self.accountant = transaction.charges.accountant(
+            policy.limits, now, self._scope if self._due else None
+        )
         self.refusal = self._check() if self._due else None
 
     def _check(self) -> str | None:
         query = self._query
         if query.budget.epsilon is not None:
-            spent = self._book.spent_on(query.analyst, query.id)
+            spent = self._transaction.charges.spent_on(query.analyst, query.id)
             if spent + self.cost > Fraction(repr(query.budget.epsilon)):
                 return (
                     f"the query's budget is {query.budget.epsilon:g} in all, {float(spent):.6g} is"
@@ -69,8 +73,8 @@ class Payment:
         if not self._due:
             return None
         self.accountant.record(self._event)
-        charge = self._book.charge(self._event, self._scope)
+        charge = self._transaction.charges.add(self._event, self._scope)
         if self._scope is None:
             return charge
-        self._book.reserve(self._scope, self._answers)
+        self._transaction.charges.reserve(self._scope, self._answers)
         return None

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from deniable.client import encoding
 from deniable.client.payment import scope_of
 from deniable.client.sandbox.answer import FREE, NAME_BYTES, Memo, SandboxAnswer
-from deniable.client.storage.store import Seat, StoreTransaction
+from deniable.client.storage.records import Seat
+from deniable.client.storage.store import StoreTransaction
 from deniable.queries.query import Query
 from deniable.randomness import Source, system_source
 
@@ -39,16 +40,16 @@ class PermanentAnswers:
     slots: tuple[tuple[Seat, ...], ...]
 
     @classmethod
-    def of(cls, book: StoreTransaction, query: Query) -> PermanentAnswers:
+    def of(cls, transaction: StoreTransaction, query: Query) -> PermanentAnswers:
         """Those that the store has, with one more free seat in each slot that may still get one."""
         scope, slots = scope_of(query), range(query.most_rows)
-        seats = book.seats(scope, query.most_rows)
+        seats = transaction.seats.of(scope, query.most_rows)
         for slot in slots:
             if len(seats[slot]) < query.distinct:
                 # Not zeros: a backup of the store must not compress better for some data.
                 name, permanent = os.urandom(NAME_BYTES), os.urandom(query.report_bytes)
-                seats[slot].append(book.add_seat(scope, slot, name, permanent, FREE))
-        return cls(query, book.secret(), tuple(map(tuple, seats)))
+                seats[slot].append(transaction.seats.add(scope, slot, name, permanent, FREE))
+        return cls(query, transaction.secret(), tuple(map(tuple, seats)))
 
     def __repr__(self) -> str:
         return f"<permanent answers of {self.query.id!r}>"
@@ -66,7 +67,7 @@ class PermanentAnswers:
         )
 
     def reports(
-        self, book: StoreTransaction, found: SandboxAnswer, epoch: int, source: Source
+        self, transaction: StoreTransaction, found: SandboxAnswer, epoch: int, source: Source
     ) -> NDArray[np.uint8]:
         """The reports of the seats that speak. Draws and keeps what was drawn for free ones."""
         query = self.query
@@ -81,7 +82,7 @@ class PermanentAnswers:
         drawn[fresh] = encoding.permanent_rows(query, truth[fresh], source)
         drawn[~fresh] = encoding.permanent_rows(query, truth[~fresh], system_source())
         rows = np.where(fresh[:, None], drawn, rows)
-        book.keep_seats(
+        transaction.seats.keep(
             # The process may have been compromised: it gives a name to a free seat, and to no
             # other.
             replace(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypedDict
 
+from deniable.errors import QueryError
+from deniable.queries.query import Query
 from deniable.queries.times import iso_time
 
 __all__ = ["Receipt", "ReceiptDocument"]
@@ -65,6 +67,19 @@ It cost 0.5; 1.5 is left for City.
     first: int | None = None
     times: int = 1
     """How often the same refusal happened, since `first`."""
+
+    @classmethod
+    def of_refusal(cls, error: QueryError, query: Query | None, now: int) -> Receipt:
+        """The receipt of an untrusted query; it names the query if only a controller's version of
+        it is at fault."""
+        known = query or error.base
+        names = (
+            ("", "", 0, "")
+            if known is None
+            else (known.analyst, known.id, known.serial, known.question)
+        )
+        verified = error.base is not None
+        return cls(now, "refused", error.reason, str(error), *names, verified=verified)
 
     def __str__(self) -> str:
         if not (self.verified or self.analyst):

@@ -89,10 +89,10 @@ def upload(
     """
     step = on_step or (lambda _: None)
     coins = source or system_source()
-    with store.transaction() as book:
-        book.set_clock(now)
-        expired = book.drop_expired(now)
-        proxies = book.waiting_proxies(now)
+    with store.transaction() as transaction:
+        transaction.outbox.set_clock(now)
+        expired = transaction.outbox.drop_expired(now)
+        proxies = transaction.outbox.waiting_proxies(now)
     work = {
         proxy: partial(_upload_to, proxy, store, policy, transport, now, coins, step)
         for proxy in proxies
@@ -105,8 +105,8 @@ def upload(
     problems += [
         f"{proxy}: still busy with an earlier request" for proxy in proxies if proxy not in parts
     ]
-    with store.transaction() as book:
-        waiting = book.n_queued()
+    with store.transaction() as transaction:
+        waiting = transaction.outbox.n_queued()
     sent, refused = (
         sum(getattr(part, name) for part in parts.values()) for name in ("sent", "refused")
     )
@@ -128,10 +128,10 @@ def _upload_to(
     most = MOST_RECORDS
     while True:
         allowed = proxy in policy.proxies
-        with store.transaction() as book:
-            shares = book.due_shares(proxy, now, most)
+        with store.transaction() as transaction:
+            shares = transaction.outbox.due_shares(proxy, now, most)
             # recorded before the first byte leaves, so that a device that is killed here pays
-            first_tried = book.mark_tried(shares) if allowed else []
+            first_tried = transaction.outbox.mark_tried(shares) if allowed else []
         if not shares:
             break
         try:
@@ -142,8 +142,8 @@ def _upload_to(
             step("acknowledged")
         except UploadError as error:
             if error.unsent:
-                with store.transaction() as book:
-                    book.mark_untried(first_tried)
+                with store.transaction() as transaction:
+                    transaction.outbox.mark_untried(first_tried)
             about_a_share = error.final or error.early
             if about_a_share and len(shares) > 1:
                 most = 1  # find out which of them it is
@@ -154,34 +154,34 @@ def _upload_to(
             if not about_a_share:
                 _leave_alone(store, proxy, now, error, coins)
                 break
-            with store.transaction() as book:
+            with store.transaction() as transaction:
                 if error.final:
-                    book.remove(shares)
-                    book.count("shares dropped: refused by the proxy", len(shares))
+                    transaction.outbox.remove(shares)
+                    transaction.journal.count("shares dropped: refused by the proxy", len(shares))
                 else:
-                    book.postpone(shares, now + backoff(WAIT_IF_EARLY, coins))
+                    transaction.outbox.postpone(shares, now + backoff(WAIT_IF_EARLY, coins))
             refused += error.final * len(shares)
             continue
-        with store.transaction() as book:
-            book.remove(shares)
-            book.reached(proxy)
-            book.count("shares sent", len(shares))
+        with store.transaction() as transaction:
+            transaction.outbox.remove(shares)
+            transaction.outbox.reached(proxy)
+            transaction.journal.count("shares sent", len(shares))
         step("removed")
         sent += len(shares)
     return Uploaded(sent, refused, problems=tuple(problems))
 
 
 def _leave_alone(store: Store, proxy: str, now: int, error: UploadError, source: Source) -> None:
-    with store.transaction() as book:
+    with store.transaction() as transaction:
         in_time = max(
-            FIRST_WAIT, (book.first_expiry(proxy) - now) // 2
+            FIRST_WAIT, (transaction.outbox.first_expiry(proxy) - now) // 2
         )  # otherwise what waits would be given up before it is retried
         wait = max(
-            min(backoff(book.failures(proxy), source), in_time),
+            min(backoff(transaction.outbox.failures(proxy), source), in_time),
             min(error.retry_after, LONGEST_WAIT),
         )
-        book.failed(proxy, now + wait)
-        book.count("uploads failed")
+        transaction.outbox.failed(proxy, now + wait)
+        transaction.journal.count("uploads failed")
 
 
 @dataclass(frozen=True)

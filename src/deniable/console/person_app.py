@@ -140,10 +140,10 @@ def create_person_app(
 def _told(path: Path, policy: Policy, now: int) -> PersonDocument:
     vault = Vault.open(path)
     store = Store.beside(vault.path)
-    with store.transaction() as book:
-        receipts = book.receipts(_MOST_RECEIPTS)
+    with store.transaction() as transaction:
+        receipts = transaction.journal.receipts(_MOST_RECEIPTS)
         names = sorted(
-            {analyst for analyst, _ in book.seen()}
+            {analyst for analyst, _ in transaction.versions.seen()}
             | {each.analyst for each in receipts if each.verified and each.analyst}
         )
         own = next((limit for limit in policy.limits if limit.each_analyst), None)
@@ -152,13 +152,17 @@ def _told(path: Path, policy: Policy, now: int) -> PersonDocument:
             None,
         )
         analysts: list[_AnalystBalance] = [
-            {"name": name, "refused": name in policy.refused, **_balance(book, limit, name, now)}
+            {
+                "name": name,
+                "refused": name in policy.refused,
+                **_balance(transaction, limit, name, now),
+            }
             for name in names
             for limit in [
                 next((each for each in policy.limits if each.analyst == name), own or whole)
             ]
         ]
-        total = None if whole is None else _balance(book, whole, "", now)
+        total = None if whole is None else _balance(transaction, whole, "", now)
     return {
         "now": now,
         "vault": path.name,
@@ -172,9 +176,9 @@ def _told(path: Path, policy: Policy, now: int) -> PersonDocument:
 
 
 def _balance(
-    book: StoreTransaction, limit: Limit | None, analyst: str, now: int
+    transaction: StoreTransaction, limit: Limit | None, analyst: str, now: int
 ) -> BalanceDocument:
-    accountant = book.accountant(() if limit is None else (limit,), now)
+    accountant = transaction.charges.accountant(() if limit is None else (limit,), now)
     if limit is None:
         return {
             "limit": None,

@@ -158,26 +158,28 @@ def test_a_device_killed_at_any_point_neither_repeats_nor_loses_anything(
         assert len(epochs) > ROUNDS // 8
 
     answers = {name: [m for m in found if m.kind == ANSWER] for name, found in by_query.items()}
-    with Store(tmp_path / "ann.db.client", durable=False).transaction() as book:
-        assert book.n_queued() == 0
-        counters = book.counters()
+    with Store(tmp_path / "ann.db.client", durable=False).transaction() as transaction:
+        assert transaction.outbox.n_queued() == 0
+        counters = transaction.journal.counters()
         assert not any(name.startswith(("refused", "shares dropped")) for name in counters)
         decided = sum(len(found) for found in by_query.values())
         assert counters["epochs answered"] == sum(map(len, answers.values()))
         assert counters["epochs answered"] + counters["epochs sampled out"] == decided
-        receipts = Counter((receipt.query, receipt.epoch) for receipt in book.receipts())
+        receipts = Counter(
+            (receipt.query, receipt.epoch) for receipt in transaction.journal.receipts()
+        )
         assert receipts == Counter((names[m.query_tag], m.epoch) for m in messages)
         for name in ("fresh", "covered"):
             cost = len(answers[name]) * Fraction(repr(queries[name].epsilon))
-            assert book.spent_on(queries[name].analyst, name) == cost, (
+            assert transaction.charges.spent_on(queries[name].analyst, name) == cost, (
                 "each answer is paid for, and paid for once"
             )
         mechanism = queries["kept"].mechanism
         assert isinstance(mechanism, MemoizedMechanism)
-        assert book.spent_on(queries["kept"].analyst, "kept") == Fraction(
+        assert transaction.charges.spent_on(queries["kept"].analyst, "kept") == Fraction(
             repr(mechanism.lifetime_epsilon)
         )
-        assert book._db.execute("SELECT count(*) FROM memo").fetchone()[0] == 1
+        assert transaction._db.execute("SELECT count(*) FROM memo").fetchone()[0] == 1
 
     # A true answer would be one bit of 64. A randomized one has 26 on average, and only that bit
     # with a probability of 1e-14.

@@ -70,10 +70,10 @@ def test_a_device_whose_disk_is_full_or_read_only_refuses_in_a_line_and_charges_
             assert "\n" not in str(error)  # noqa: PT017
     assert sum(answered) >= 3
     assert answered[-1]
-    with store.transaction() as book:
-        spent = book.accountant([Limit(1000)], at(9)).spent()
+    with store.transaction() as transaction:
+        spent = transaction.charges.accountant([Limit(1000)], at(9)).spent()
         assert float(spent) == pytest.approx(sum(answered) * query.epsilon)
-        assert book.n_queued() == 2 * sum(answered)
+        assert transaction.outbox.n_queued() == 2 * sum(answered)
 
 
 # --- the aggregator's history

@@ -136,8 +136,8 @@ def test_a_revoked_key_leaves_the_boards_devices_refuse_its_query_and_the_logs_t
         )
         assert owners.answer(had[0]).reason == "revoked key"
 
-        with devices[0].store.transaction() as book:
-            asked_versions = [Asked(*row) for row in book.asked()]
+        with devices[0].store.transaction() as transaction:
+            asked_versions = [Asked(*row) for row in transaction.versions.asked()]
         # what was refused was not accepted
         assert {each.query for each in asked_versions} == {"theirs"}
         with feed_client() as network:

@@ -100,10 +100,12 @@ def test_the_error_follows_the_wish_while_the_population_drifts_and_half_of_it_l
         )
     )
     assert sum(spent) == answers
-    with device.store.transaction() as book:
-        receipts = book.receipts()
-        assert 0 < book.spent_on(query.analyst, query.id) <= 40
-        assert sum(r.epsilon for r in receipts) == book.spent_on(query.analyst, query.id)
+    with device.store.transaction() as transaction:
+        receipts = transaction.journal.receipts()
+        assert 0 < transaction.charges.spent_on(query.analyst, query.id) <= 40
+        assert sum(r.epsilon for r in receipts) == transaction.charges.spent_on(
+            query.analyst, query.id
+        )
     assert receipts[-1].reason == "budget", (
         "a limit of 40 does not last for 100 epochs, and then the device is silent"
     )

@@ -218,9 +218,9 @@ def live(folder: Path, scenario: Scenario, contents: Contents, conduct: Conduct 
     finally:
         owner.end()
         logging.getLogger().removeHandler(listener)
-    with store.transaction() as book:
+    with store.transaction() as transaction:
         for table in LEDGER_TABLES:
-            seen.ledger[table] = book._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            seen.ledger[table] = transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
     seen.reports = [body for proxy, _, body in network.bodies if proxy == proxies[-1]]
     return seen
 
@@ -251,17 +251,19 @@ def _shown(receipt: Receipt) -> tuple[Any, ...]:
 
 
 def _queue(store: Store) -> list[tuple[Any, ...]]:
-    with store.transaction() as book:
+    with store.transaction() as transaction:
         sql = "SELECT proxy, due, expires, length(record) FROM queue ORDER BY place"
-        return list(book._db.execute(sql))
+        return list(transaction._db.execute(sql))
 
 
 def _stored(store: Store) -> tuple[tuple[str, int, int], ...]:
     found = []
-    with store.transaction() as book:
+    with store.transaction() as transaction:
         tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'row_checks'"
-        for (table,) in book._db.execute(tables).fetchall():  # the sums in row_checks are random
-            rows = book._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+        for (table,) in transaction._db.execute(
+            tables
+        ).fetchall():  # the sums in row_checks are random
+            rows = transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
             cells = [cell if isinstance(cell, bytes) else str(cell) for row in rows for cell in row]
             found.append((table, len(rows), sum(map(len, cells))))
     return tuple(found)

@@ -19,8 +19,8 @@ from deniable.client.cadence import Cadence
 from deniable.client.device import Device
 from deniable.client.encoding import cost_of_row
 from deniable.client.receipts import Receipt
+from deniable.client.storage.records import QueuedShare
 from deniable.client.storage.schema import EPOCH_ZERO
-from deniable.client.storage.store import QueuedShare
 from deniable.privacy.ledger import PrivacyEvent
 from deniable.queries.query import Query
 from deniable.queries.signed.signing import SignedQuery, authenticate
@@ -64,15 +64,17 @@ class _Leaking(Device):
     def refuse(self, query: Query, now: int, reason: str) -> Receipt:
         names = query.analyst, query.id, query.serial, query.question
         receipt = Receipt(now, "refused", reason, "refused", *names)
-        with self.store.transaction() as book:
-            book.write(receipt)
+        with self.store.transaction() as transaction:
+            transaction.journal.write(receipt)
         return receipt
 
     def waiting(self) -> Iterator[tuple[str, QueuedShare]]:
         """What waits for its proxies."""
-        with self.store.transaction() as book:
-            for proxy in book.waiting_proxies(_FOREVER):
-                yield from ((proxy, share) for share in book.due_shares(proxy, _FOREVER, 1000))
+        with self.store.transaction() as transaction:
+            for proxy in transaction.outbox.waiting_proxies(_FOREVER):
+                yield from (
+                    (proxy, share) for share in transaction.outbox.due_shares(proxy, _FOREVER, 1000)
+                )
 
 
 class BucketsOnTheMainThread(_Leaking):
@@ -127,8 +129,8 @@ class ARowPerPermanentAnswer(_Leaking):
 
     def leak(self, query: Query, signed: SignedQuery, now: int) -> Receipt:
         receipt = self.honest(signed, now)
-        with self.store.transaction() as book:
-            book._db.execute("DELETE FROM memo WHERE spoke < ?", (EPOCH_ZERO,))  # free seats
+        with self.store.transaction() as transaction:
+            transaction._db.execute("DELETE FROM memo WHERE spoke < ?", (EPOCH_ZERO,))  # free seats
         return receipt
 
 
@@ -139,8 +141,10 @@ class ChargeByDistinctAnswers(_Leaking):
         receipt = self.honest(signed, now)
         n_more = len(set(self.found(query) or [])) - 1
         if receipt.outcome == "answered" and n_more > 0:
-            with self.store.transaction() as book:
-                book.charge(PrivacyEvent(query.analyst, query.id, now, n_more * cost_of_row(query)))
+            with self.store.transaction() as transaction:
+                transaction.charges.add(
+                    PrivacyEvent(query.analyst, query.id, now, n_more * cost_of_row(query))
+                )
         return receipt
 
 
@@ -152,8 +156,8 @@ class SilenceWithoutARow(_Leaking):
         receipt = self.honest(signed, now)
         if self.found(query) == []:
             new = [share for _, share in self.waiting() if share.place not in before]
-            with self.store.transaction() as book:
-                book.remove(new)
+            with self.store.transaction() as transaction:
+                transaction.outbox.remove(new)
         return receipt
 
 
@@ -165,10 +169,10 @@ class UploadPerRow(_Leaking):
         receipt = self.honest(signed, now)
         n_more = min(len(self.found(query) or []), 20) - 1
         new = [(proxy, share) for proxy, share in self.waiting() if share.place not in before]
-        with self.store.transaction() as book:
+        with self.store.transaction() as transaction:
             due, expires = now + self.policy.slot, now + self.policy.queue_age
             for proxy, share in new * n_more:
-                book.enqueue(proxy, share.record, due, expires)
+                transaction.outbox.enqueue(proxy, share.record, due, expires)
         return receipt
 
 

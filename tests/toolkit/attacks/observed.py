@@ -108,8 +108,8 @@ def live(
 
     def upload(epoch: int, second: int) -> None:
         now.time = at(epoch, second)
-        with device.store.transaction() as book:
-            seen.queue += book._db.execute(
+        with device.store.transaction() as transaction:
+            seen.queue += transaction._db.execute(
                 "SELECT proxy, due, expires, length(record) FROM queue ORDER BY place"
             )
         device.upload(network, at(epoch, second))
@@ -122,9 +122,9 @@ def live(
         answer(other, len(history))
     for second in (200, 400, 620):
         upload(len(history), second)
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         seen.ledger = {
-            table: book._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            table: transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
             for table in LEDGER_TABLES
         }
     return seen

@@ -674,25 +674,27 @@ class LibraryDevice:
     def __init__(self, rows: Rows, store: Path, settings: dict[str, Any]) -> None:
         self._rows = rows
         self._store = Store(store, durable=False)
-        with self._store.transaction() as book:
-            book._db.execute("UPDATE secret SET key = ?", (SECRET,))
+        with self._store.transaction() as transaction:
+            transaction._db.execute("UPDATE secret SET key = ?", (SECRET,))
         self._device = Device(rows.vault, policy_of(settings), self._store, isolated=False)
 
     def answer(self, signed_query: bytes, now: int, script: bytes) -> dict[str, Any]:
         """What the device makes of a signed query, as a vector states it."""
         source = PortableSource(script)
         self._device.source = source
-        with self._store.transaction() as book:
-            book.drop_expired(now)
-            before = _queued(book._db)
+        with self._store.transaction() as transaction:
+            transaction.outbox.drop_expired(now)
+            before = _queued(transaction._db)
         receipt = self._device.answer(signed_query, now)
         out: dict[str, Any] = {"outcome": receipt.outcome, "used": len(script) - source.remaining}
         if receipt.outcome != "answered":
             out["reason"] = receipt.reason
         if receipt.epoch is not None:
             out["epoch"] = receipt.epoch
-        with self._store.transaction() as book:
-            fresh = [each for place, each in _queued(book._db).items() if place not in before]
+        with self._store.transaction() as transaction:
+            fresh = [
+                each for place, each in _queued(transaction._db).items() if place not in before
+            ]
         if receipt.outcome == "answered":
             out["cost"] = str(receipt.epsilon)
         if fresh:

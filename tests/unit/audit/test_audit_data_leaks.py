@@ -15,8 +15,8 @@ import pytest
 from deniable.audit.data_leaks import compared_contents
 from deniable.audit.device_lives import DeviceLife, SlowDevice, compared_lives
 from deniable.audit.vault_pairs import made_pair
-from deniable.client import device
 from deniable.client.policy import Policy
+from deniable.client.reading import Stop
 from deniable.client.receipts import Receipt
 from deniable.client.sandbox.interface import SandboxAnswer, SandboxTask
 from deniable.client.storage.store import StoreTransaction
@@ -141,13 +141,13 @@ class BucketsOnTheMainThread(SlowDevice):
 class RefusalWhileACopyCompetes(SlowDevice):
     """The deadline that decides a refusal goes on while what is granted is copied."""
 
-    def _check_sql(self, book: StoreTransaction, query: Query) -> None:
+    def _check_sql(self, transaction: StoreTransaction, query: Query) -> None:
         start = time.process_time()
         with closing(sqlite3.connect(self.vault.path)) as connection:
             sorted(connection.execute("SELECT distance FROM audit_rows"), key=str)
         if time.process_time() - start > 0.01:
-            raise device._Stop("refused", "forbidden SQL", "compiling took too long")
-        super()._check_sql(book, query)
+            raise Stop("refused", "forbidden SQL", "compiling took too long")
+        super()._check_sql(transaction, query)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from deniable.client.device import STEPS, Device
 from deniable.client.payment import scope_of
 from deniable.client.receipts import Receipt
 from deniable.client.sandbox.answer import choose, name_of
-from deniable.client.storage.store import MOST_RECEIPTS, Store
+from deniable.client.storage.journal import MOST_RECEIPTS
+from deniable.client.storage.store import Store
 from deniable.client.vaults.vault import Vault
 from deniable.errors import StoreError
 from deniable.mechanisms.protocols.permanent import MemoizedMechanism
@@ -55,8 +56,8 @@ GENEROUS: dict[str, Any] = {"epsilon_per_answer": 1000, "limits": (Limit(10**6),
 
 
 def spent(device: Device, query: Query) -> Fraction:
-    with device.store.transaction() as book:
-        return book.spent_on(query.analyst, query.id)
+    with device.store.transaction() as transaction:
+        return transaction.charges.spent_on(query.analyst, query.id)
 
 
 def said(device: Device) -> list[list[int]]:
@@ -113,8 +114,10 @@ def test_before_its_origin_and_after_its_last_epoch_a_query_waits(tmp_path: Path
     device = make_device(tmp_path, query)
     assert device.answer(signed(query), ORIGIN - 1).outcome == "waiting"
     assert device.answer(signed(query), at(query.schedule.n_epochs)).outcome == "waiting"
-    with device.store.transaction() as book:
-        assert (book.receipts(), book.n_queued(), dict(book.counters())) == ([], 0, {})
+    with device.store.transaction() as transaction:
+        assert transaction.journal.receipts() == []
+        assert transaction.outbox.n_queued() == 0
+        assert not transaction.journal.counters()
 
 
 def test_sampled_out_costs_nothing_sends_nothing_and_is_decided_once(tmp_path: Path) -> None:
@@ -337,9 +340,9 @@ def test_a_refused_query_sends_nothing_costs_nothing_and_its_receipt_says_why(
     assert (receipt.outcome, receipt.reason, float(receipt.epsilon)) == ("refused", reason, 0)
     assert queued(device) == []
     assert spent(device, query) == 0
-    with device.store.transaction() as book:
-        [kept] = book.receipts()
-        assert dict(book.counters()) == {f"refused: {reason}": 1}
+    with device.store.transaction() as transaction:
+        [kept] = transaction.journal.receipts()
+        assert dict(transaction.journal.counters()) == {f"refused: {reason}": 1}
     assert f"Refused ({reason})" in str(kept)
     assert "Nothing was sent" in str(kept)
     assert kept.verified == (reason not in {*list(REFUSALS)[:6]})
@@ -381,8 +384,8 @@ def test_the_same_refusal_again_and_again_is_one_receipt_that_counts(tmp_path: P
     device = make_device(tmp_path, query, policy=make_policy(query, epsilon_per_answer=STRICT))
     for second in range(5):
         device.answer(signed(query), at(0, second))
-    with device.store.transaction() as book:
-        [receipt] = book.receipts()
+    with device.store.transaction() as transaction:
+        [receipt] = transaction.journal.receipts()
     assert (receipt.times, receipt.first, receipt.time) == (5, at(0), at(0, 4))
     assert "5 times since" in str(receipt)
 
@@ -390,11 +393,11 @@ def test_the_same_refusal_again_and_again_is_one_receipt_that_counts(tmp_path: P
 def test_receipts_are_bounded_for_a_relay_may_send_any_number_of_forgeries(tmp_path: Path) -> None:
     query = asked()
     device = make_device(tmp_path, query)
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         template = _refusal(query)
         for i in range(MOST_RECEIPTS + 50):
-            book.write(dataclasses.replace(template, query=f"forged-{i}"))
-        kept = book.receipts()
+            transaction.journal.write(dataclasses.replace(template, query=f"forged-{i}"))
+        kept = transaction.journal.receipts()
     assert len(kept) == MOST_RECEIPTS
     assert kept[-1].query == f"forged-{MOST_RECEIPTS + 49}"
 
@@ -486,8 +489,8 @@ def test_rappor_keeps_its_permanent_answer_and_draws_each_report_from_it(tmp_pat
     for epoch in range(200):
         device.answer(signed(query), at(epoch))
     assert spent(device, query) == Fraction(repr(query.mechanism.lifetime_epsilon))
-    with device.store.transaction() as book:
-        [kept] = [row[0] for row in book._db.execute("SELECT permanent FROM memo")]
+    with device.store.transaction() as transaction:
+        [kept] = [row[0] for row in transaction._db.execute("SELECT permanent FROM memo")]
     permanent = np.unpackbits(np.frombuffer(kept, dtype=np.uint8), bitorder="little")[:12]
     rates = np.mean([bits(message.report, 12) for message in opened(device)], axis=0)
     expected = np.where(permanent, 0.75, 0.25)
@@ -521,8 +524,8 @@ def test_after_its_distinct_answers_a_device_repeats_the_one_that_spoke_last(
         second,
         second,
     ]
-    with device.store.transaction() as book:
-        assert book._db.execute("SELECT count(*) FROM memo").fetchone() == (2,)
+    with device.store.transaction() as transaction:
+        assert transaction._db.execute("SELECT count(*) FROM memo").fetchone() == (2,)
 
 
 def test_a_reserve_counts_as_spent_for_as_long_as_permanent_answers_may_be_drawn_from_it(
@@ -581,8 +584,8 @@ def test_a_version_with_more_distinct_answers_or_rows_reserves_the_difference(
     ]
     assert [charge / cost for charge in charges] == [1, 2, 0, 2, 1]
     assert spent(device, query) == 6 * cost
-    with device.store.transaction() as book:
-        assert book.accountant((), at(9)).spent(query.analyst) == 6 * cost
+    with device.store.transaction() as transaction:
+        assert transaction.charges.accountant((), at(9)).spent(query.analyst) == 6 * cost
 
 
 def test_the_querys_own_budget_must_pay_for_the_whole_reserve(tmp_path: Path) -> None:
@@ -640,11 +643,13 @@ def test_over_devices_every_row_of_a_memoized_query_is_equally_likely_to_be_hear
     n = 3000
     heard: Counter[int] = Counter()
     for i in range(n // 100):
-        with Store(tmp_path / str(i), durable=False).transaction() as book:
-            heard.update(choose(b"%d" % j, book.secret(), [4, 7, 7], 1)[0] for j in range(100))
-            assert sorted(choose(b"scope", book.secret(), [4, 7, 7], 2)) in ([4, 7], [7, 7])
-            assert choose(b"scope", book.secret(), [7, 4, 7], 3) == choose(
-                b"scope", book.secret(), [7, 7, 4], 3
+        with Store(tmp_path / str(i), durable=False).transaction() as transaction:
+            heard.update(
+                choose(b"%d" % j, transaction.secret(), [4, 7, 7], 1)[0] for j in range(100)
+            )
+            assert sorted(choose(b"scope", transaction.secret(), [4, 7, 7], 2)) in ([4, 7], [7, 7])
+            assert choose(b"scope", transaction.secret(), [7, 4, 7], 3) == choose(
+                b"scope", transaction.secret(), [7, 7, 4], 3
             )
     assert set(heard) == {4, 7}
     # one false alarm in 10**9; the secrets are the system's
@@ -674,24 +679,24 @@ def test_nothing_that_is_kept_tells_what_the_true_answer_was(tmp_path: Path) -> 
         store = Store(folder / "store", durable=False)
         device = Device(vault, make_policy(query), store, source=seeded_source(1), isolated=False)
         receipt = device.answer(signed(query), at(0))
-        with store.transaction() as book:
+        with store.transaction() as transaction:
             tables = [
                 row[0]
-                for row in book._db.execute(
+                for row in transaction._db.execute(
                     "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
                 )
             ]
             dump = {
-                table: book._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - the store's own names
+                table: transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - the store's own names
                 for table in tables
                 # sums of these, too
                 if table not in ("memo", "queue", "secret", "sqlite_sequence", "row_checks")
             }
-            [(scope, slot, key)] = book._db.execute(
+            [(scope, slot, key)] = transaction._db.execute(
                 "SELECT scope, slot, answer FROM memo"
             ).fetchall()
             assert slot == 0
-            assert key == name_of(scope, book.secret(), [i])
+            assert key == name_of(scope, transaction.secret(), [i])
             assert scope == scope_of(query)
         dumps.append((dump, str(receipt), receipt, repr(device)))
         assert len(key) == 32
@@ -701,12 +706,12 @@ def test_nothing_that_is_kept_tells_what_the_true_answer_was(tmp_path: Path) -> 
 def test_two_devices_name_the_same_answer_differently(tmp_path: Path) -> None:
     keys = []
     for name in ("a", "b"):
-        with Store(tmp_path / name, durable=False).transaction() as book:
-            keys.append(name_of(b"scope", book.secret(), [3]))
+        with Store(tmp_path / name, durable=False).transaction() as transaction:
+            keys.append(name_of(b"scope", transaction.secret(), [3]))
             assert (
-                name_of(b"scope", book.secret(), [3])
+                name_of(b"scope", transaction.secret(), [3])
                 == keys[-1]
-                != name_of(b"scope", book.secret(), [4])
+                != name_of(b"scope", transaction.secret(), [4])
             )
     assert keys[0] != keys[1]
 
@@ -789,15 +794,15 @@ def test_a_device_without_a_network_goes_on_with_what_it_knows_until_its_quota_i
     assert spent(device, query) == (1 + waiting) * Fraction(repr(query.epsilon)), (
         "what is not queued is not charged"
     )
-    with device.store.transaction() as book:
-        assert book.counters()["refused: queue full"] == 8 - waiting
+    with device.store.transaction() as transaction:
+        assert transaction.journal.counters()["refused: queue full"] == 8 - waiting
     # Weeks later all of it is too old; the device counts what it gave up, and answers again.
     n_before = len(queued(device))
     later = device.once(network, at(3000))[0]
     assert [r.outcome for r in later] == ["answered"]
-    with device.store.transaction() as book:
-        assert book.counters()["shares dropped: too old"] == n_before
-        assert book.n_queued() == 2
+    with device.store.transaction() as transaction:
+        assert transaction.journal.counters()["shares dropped: too old"] == n_before
+        assert transaction.outbox.n_queued() == 2
 
 
 def test_queries_whose_sql_is_refused_take_a_slot_once_an_epoch_and_keep_no_other_from_being_answered(

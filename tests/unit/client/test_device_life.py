@@ -6,7 +6,10 @@ import random
 
 import pytest
 
-from deniable.client.storage.store import QueuedShare, StoreTransaction
+from deniable.client.storage.charges import Charges
+from deniable.client.storage.outbox import Outbox
+from deniable.client.storage.records import QueuedShare
+from deniable.client.storage.versions import KnownVersions
 from toolkit import device_life
 
 
@@ -18,26 +21,30 @@ def test_whatever_happens_to_a_device_no_epoch_is_drawn_twice_and_the_ledger_is_
         assert seen[what] > 10, f"the lives were too quiet: {what}"
 
 
-def forget_epochs(book: StoreTransaction, analyst: str, query: str, epoch: int) -> bool:
+def forget_epochs(versions: KnownVersions, analyst: str, query: str, epoch: int) -> bool:
     return False
 
 
-def forget_tries(book: StoreTransaction, shares: list[QueuedShare]) -> None:
+def forget_tries(outbox: Outbox, shares: list[QueuedShare]) -> None:
     pass
 
 
-def keep_charges(book: StoreTransaction, charge: int) -> tuple[str, str, int]:
+def keep_charges(charges: Charges, charge: int) -> tuple[str, str, int]:
     return "City of Exampleton", "taxi-distance", 0
 
 
 @pytest.mark.parametrize(
-    ("name", "planted"),
-    [("is_decided", forget_epochs), ("mark_tried", forget_tries), ("give_back", keep_charges)],
+    ("part", "name", "planted"),
+    [
+        (KnownVersions, "is_decided", forget_epochs),
+        (Outbox, "mark_tried", forget_tries),
+        (Charges, "give_back", keep_charges),
+    ],
 )
 def test_the_lives_notice_a_device_that_breaks_a_promise(
-    monkeypatch: pytest.MonkeyPatch, name: str, planted: object
+    monkeypatch: pytest.MonkeyPatch, part: type, name: str, planted: object
 ) -> None:
-    monkeypatch.setattr(StoreTransaction, name, planted)
+    monkeypatch.setattr(part, name, planted)
     with pytest.raises((AssertionError, ValueError)):
         device_life.live(range(60))
 

@@ -34,12 +34,17 @@ HISTORIES: list[list[list[float]]] = [
 
 def store_of(device: Device) -> dict[str, tuple[int, int]]:
     """How many rows each table has, and how many bytes their cells, but for sums of random rows."""
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         tables = [
             name
-            for (name,) in book._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (name,) in transaction._db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table'"
+            )
         ]
-        rows = {table: book._db.execute(f"SELECT * FROM {table}").fetchall() for table in tables}  # noqa: S608
+        rows = {
+            table: transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            for table in tables
+        }
     rows.pop("row_checks")
     return {
         table: (
@@ -108,7 +113,7 @@ def test_seats_are_used_in_the_order_in_which_they_were_added(tmp_path: Path) ->
     for epoch, distance in enumerate([1.5, 1.5, 2.5, 1.5, 3.5, 4.5]):
         set_rows(device.vault, [distance])
         device.answer(signed(query), at(epoch))
-        with device.store.transaction() as book:
-            [seats] = book.seats(scope_of(query), 1)
+        with device.store.transaction() as transaction:
+            [seats] = transaction.seats.of(scope_of(query), 1)
         used.append([seat.spoke for seat in seats])
     assert used == [[0], [1, FREE], [1, 2, FREE], [3, 2, FREE], [3, 2, 4], [3, 2, 5]]

@@ -289,7 +289,7 @@ def test_a_read_that_does_not_end_is_answered_in_time(
         raise AssertionError
 
     monkeypatch.setattr(sandbox, "answer", answer)
-    monkeypatch.setattr("deniable.client.device._START_UP", 0.1)
+    monkeypatch.setattr("deniable.client.reading._START_UP", 0.1)
     started = time.monotonic()
     receipt = device.answer(signed(query), at(0))
     taken = time.monotonic() - started
@@ -310,7 +310,7 @@ def asked_two_ways() -> list[Query]:
 
 
 def make_patient(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
-    monkeypatch.setattr("deniable.client.device._START_UP", 0.4)
+    monkeypatch.setattr("deniable.client.reading._START_UP", 0.4)
     source = PositionedSource("coins")
     return make_person(folder, make_policy(asked(), deadline=0.1), source, on_step=source.step)
 

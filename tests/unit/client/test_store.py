@@ -51,9 +51,11 @@ def write_version_1(path: Path, query: Query, permanents: dict[int, bytes]) -> N
     """A store as version 1 left it, after so many distinct answers to a memoized query, each
     charged when it was drawn."""
     path.touch(mode=0o600)
-    with Store(path.with_name("scratch"), durable=False).transaction() as book:
-        book._db.execute("UPDATE secret SET key = ?", (SECRET,))
-        keys = {index: name_of(scope_of(query), book.secret(), [index]) for index in permanents}
+    with Store(path.with_name("scratch"), durable=False).transaction() as transaction:
+        transaction._db.execute("UPDATE secret SET key = ?", (SECRET,))
+        keys = {
+            index: name_of(scope_of(query), transaction.secret(), [index]) for index in permanents
+        }
     with closing(sqlite3.connect(path)) as old:
         old.executescript(
             VERSION_1 + f"PRAGMA application_id = {STORE.application_id}; PRAGMA user_version = 1;"
@@ -91,14 +93,14 @@ def test_a_store_of_version_1_keeps_its_permanent_answers_and_pays_the_whole_res
     assert [message.report[:2] for message in opened(device)] == [permanents[3]], (
         "what was drawn once is not drawn again"
     )
-    with device.store.transaction() as book:
-        assert book._db.execute("PRAGMA user_version").fetchone() == (STORE.version,)
+    with device.store.transaction() as transaction:
+        assert transaction._db.execute("PRAGMA user_version").fetchone() == (STORE.version,)
         # Another seat was added, free, if there was room.
-        [seats] = book.seats(scope_of(query), 1)
+        [seats] = transaction.seats.of(scope_of(query), 1)
         assert [seat.permanent for seat in seats if seat.spoke != FREE] == list(permanents.values())
         assert len(seats) == 2
-        assert book.spent_on(query.analyst, query.id) == (n_drawn + 2) * cost
-        assert book.accountant((), at(6)).spent() == (n_drawn + 2) * cost
+        assert transaction.charges.spent_on(query.analyst, query.id) == (n_drawn + 2) * cost
+        assert transaction.charges.accountant((), at(6)).spent() == (n_drawn + 2) * cost
     assert device.answer(signed(query), at(7)).epsilon == 0
 
 
@@ -115,23 +117,23 @@ def test_a_migration_that_is_cut_off_leaves_the_store_as_it_was(tmp_path: Path) 
 
 def test_a_store_of_version_2_learns_what_is_shared(tmp_path: Path) -> None:
     device = make_device(tmp_path, asked())
-    with device.store.transaction() as book:
-        row_checks.unguard(book._db)
+    with device.store.transaction() as transaction:
+        row_checks.unguard(transaction._db)
         for table in ("shared", "decided", "answers", "revoked", "asked", "feed_heads"):
-            book._db.execute(f"DROP TABLE {table}")
-        book._db.execute("DROP INDEX queue_by_answer")
+            transaction._db.execute(f"DROP TABLE {table}")
+        transaction._db.execute("DROP INDEX queue_by_answer")
         for column in ("answer", "tried"):
-            book._db.execute(f"ALTER TABLE queue DROP COLUMN {column}")
-        book._db.execute("PRAGMA user_version = 2")
-    with device.store.transaction() as book:
-        assert book.granted() is None
+            transaction._db.execute(f"ALTER TABLE queue DROP COLUMN {column}")
+        transaction._db.execute("PRAGMA user_version = 2")
+    with device.store.transaction() as transaction:
+        assert transaction.granted() is None
     assert device.answer(signed(asked()), at(0)).outcome == "answered"
-    with device.store.transaction() as book:
-        assert book.granted() == (("trips", (("distance", "REAL"),)),)
+    with device.store.transaction() as transaction:
+        assert transaction.granted() == (("trips", (("distance", "REAL"),)),)
     device.vault.withdraw("trips")
     assert device.answer(signed(asked()), at(1)).reason == "not shared"
-    with device.store.transaction() as book:
-        assert book.granted() == ()
+    with device.store.transaction() as transaction:
+        assert transaction.granted() == ()
 
 
 # --- restored from a backup
@@ -195,8 +197,8 @@ def test_where_no_witness_can_be_kept_nothing_is_answered(
     store = Store.beside(made.vault.path)
     with pytest.raises(StoreError, match="cannot be made"):
         Device(made.vault, made.policy, store, isolated=False).answer(signed(asked()), at(0))
-    with Store(store.path, durable=False).transaction() as book:
-        assert not book.is_decided(asked().analyst, asked().id, 0)
+    with Store(store.path, durable=False).transaction() as transaction:
+        assert not transaction.versions.is_decided(asked().analyst, asked().id, 0)
 
 
 def test_a_process_that_dies_between_store_and_witness_accuses_nobody(
@@ -217,11 +219,11 @@ def test_a_process_that_dies_between_store_and_witness_accuses_nobody(
 
 def test_a_reserve_is_replaced_and_never_counted_twice(tmp_path: Path) -> None:
     event = PrivacyEvent("City", "q", 100, 2)
-    with Store(tmp_path / "store", durable=False).transaction() as book:
+    with Store(tmp_path / "store", durable=False).transaction() as transaction:
         for time in (100, 200, 300):
-            book.charge(PrivacyEvent("City", "q", time, 2), b"scope")
-        book.charge(event)
-        assert book.spent_on("City", "q") == 4
-        assert book.reserved_cost(b"scope") == 2
-        assert book.accountant((), 300).spent() == 4
-        assert book.accountant((), 300, b"scope").spent() == 2
+            transaction.charges.add(PrivacyEvent("City", "q", time, 2), b"scope")
+        transaction.charges.add(event)
+        assert transaction.charges.spent_on("City", "q") == 4
+        assert transaction.charges.reserved_cost(b"scope") == 2
+        assert transaction.charges.accountant((), 300).spent() == 4
+        assert transaction.charges.accountant((), 300, b"scope").spent() == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deniable.client.device import Device
-from deniable.client.storage import store as store_module
+from deniable.client.storage import versions
 from deniable.privacy.ledger import Limit
 from deniable.queries.query import Query
 from deniable.queries.summary import summary
@@ -33,13 +33,13 @@ AGE = 2 * EVERY
 
 
 def spent(device: Device, query: Query) -> Fraction:
-    with device.store.transaction() as book:
-        return book.spent_on(query.analyst, query.id)
+    with device.store.transaction() as transaction:
+        return transaction.charges.spent_on(query.analyst, query.id)
 
 
 def counters(device: Device) -> dict[str, int]:
-    with device.store.transaction() as book:
-        return dict(book.counters())
+    with device.store.transaction() as transaction:
+        return dict(transaction.journal.counters())
 
 
 def careful(tmp_path: Path, query: Query, **changes: object) -> Device:
@@ -62,10 +62,12 @@ def test_an_answer_that_nobody_was_ever_sent_is_given_back_and_never_drawn_again
     assert spent(device, query) == 0
     assert queued(device) == []
     assert device.answer(signed(query), at(0)).outcome == "again"
-    with device.store.transaction() as book:
-        assert book.receipts()[-1].outcome == "given back"
-        assert str(book.receipts()[-1]).endswith(f"never left: {float(cost):.6g} is given back.")
-        assert book.accountant(device.policy.limits, late).spent() == 0
+    with device.store.transaction() as transaction:
+        assert transaction.journal.receipts()[-1].outcome == "given back"
+        assert str(transaction.journal.receipts()[-1]).endswith(
+            f"never left: {float(cost):.6g} is given back."
+        )
+        assert transaction.charges.accountant(device.policy.limits, late).spent() == 0
     assert counters(device)["epochs given back"] == 1
 
 
@@ -73,8 +75,8 @@ def test_an_answer_of_which_one_share_never_left_is_noise_and_is_given_back(tmp_
     query = asked()
     device = careful(tmp_path, query)
     device.answer(signed(query), at(0))
-    with device.store.transaction() as book:
-        book._db.execute("UPDATE queue SET due = ? WHERE proxy = ?", (at(9), TWO))
+    with device.store.transaction() as transaction:
+        transaction._db.execute("UPDATE queue SET due = ? WHERE proxy = ?", (at(9), TWO))
     # to the first proxy; the second is never tried
     assert device.upload(Network(), at(1)).sent == 1
     device.upload(Network(), at(1) + AGE)
@@ -127,9 +129,11 @@ def test_of_several_messages_one_that_may_have_left_keeps_the_charge(tmp_path: P
         folder.mkdir()
         device = careful(folder, query, epsilon_per_answer=30)
         cost = device.answer(signed(query), at(0)).epsilon
-        with device.store.transaction() as book:
+        with device.store.transaction() as transaction:
             for proxy in (ONE, TWO):
-                book.mark_tried(book.due_shares(proxy, at(9), 100)[:n_tried])
+                transaction.outbox.mark_tried(
+                    transaction.outbox.due_shares(proxy, at(9), 100)[:n_tried]
+                )
         device.upload(Network(), at(1) + AGE)
         assert spent(device, query) == (cost if kept else 0)
 
@@ -167,18 +171,20 @@ def test_a_clock_that_was_ahead_once_does_not_silence_the_device(tmp_path: Path)
 def test_epochs_are_kept_one_by_one_for_a_while_and_all_before_them_count_as_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "MOST_DECIDED", 3)
+    monkeypatch.setattr(versions, "MOST_DECIDED", 3)
     device = make_device(tmp_path, asked())
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         for epoch in (10, 12, 14, 16, 18):
-            book.decide("City", "q", epoch)
-        assert [epoch for epoch in range(20) if not book.is_decided("City", "q", epoch)] == [
+            transaction.versions.decide("City", "q", epoch)
+        assert [
+            epoch for epoch in range(20) if not transaction.versions.is_decided("City", "q", epoch)
+        ] == [
             13,
             15,
             17,
             19,
         ]
-        assert not book.is_decided("City", "other", 5)
+        assert not transaction.versions.is_decided("City", "other", 5)
 
 
 @pytest.mark.parametrize(
@@ -294,13 +300,15 @@ def test_a_proxy_that_failed_often_is_tried_again_before_its_shares_are_given_up
     query = asked(grace=3600)
     device = make_device(tmp_path, query)
     device.answer(signed(query), at(0))
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         for proxy in (ONE, TWO):
             for _ in range(12):
-                book.failed(proxy, 0)
+                transaction.outbox.failed(proxy, 0)
     now, expiry = at(1), at(1) + 3600
     assert device.upload(Network(down={ONE, TWO}), now).sent == 0
-    with device.store.transaction() as book:
-        waits = [retry_at for (retry_at,) in book._db.execute("SELECT retry_at FROM proxies")]
+    with device.store.transaction() as transaction:
+        waits = [
+            retry_at for (retry_at,) in transaction._db.execute("SELECT retry_at FROM proxies")
+        ]
     assert len(waits) == 2
     assert all(now < retry_at <= now + (expiry - now) // 2 for retry_at in waits)

@@ -89,8 +89,8 @@ def test_a_proxy_that_failed_is_left_alone_longer_each_time_and_the_other_is_not
         assert device.upload(network, now).problems == (
             f"{ONE}: cannot be reached, to be tried again",
         )
-        with device.store.transaction() as book:
-            [(retry_at,)] = book._db.execute("SELECT retry_at FROM proxies").fetchall()
+        with device.store.transaction() as transaction:
+            [(retry_at,)] = transaction._db.execute("SELECT retry_at FROM proxies").fetchall()
         assert device.upload(network, retry_at - 1).problems == (), "it was asked again too early"
         waits.append(retry_at - now)
         now = retry_at
@@ -99,9 +99,9 @@ def test_a_proxy_that_failed_is_left_alone_longer_each_time_and_the_other_is_not
     assert len(network.kept[TWO]) == 1
     network.down.clear()
     assert device.upload(network, now).sent == 1
-    with device.store.transaction() as book:
-        assert book.failures(ONE) == 0
-        assert book.counters()["uploads failed"] == 12
+    with device.store.transaction() as transaction:
+        assert transaction.outbox.failures(ONE) == 0
+        assert transaction.journal.counters()["uploads failed"] == 12
 
 
 def test_waits_are_spread_evenly_so_that_devices_do_not_come_back_together() -> None:
@@ -122,8 +122,8 @@ def test_a_share_that_its_proxy_will_never_take_does_not_hold_up_the_others(tmp_
     done = device.upload(network, at(10))
     assert (done.sent, done.refused, done.waiting) == (8, 2, 0)
     assert done.problems == tuple(f"{proxy}: answered 410, given up" for proxy in (ONE, TWO))
-    with device.store.transaction() as book:
-        assert book.counters()["shares dropped: refused by the proxy"] == 2
+    with device.store.transaction() as transaction:
+        assert transaction.journal.counters()["shares dropped: refused by the proxy"] == 2
     assert len(network.messages()) == 4
 
 
@@ -171,8 +171,8 @@ def test_a_share_too_old_to_be_counted_is_given_up_and_counted(tmp_path: Path) -
     assert device.upload(network, last - 1).expired == 0
     done = device.upload(network, last)
     assert (done.expired, done.waiting, done.sent) == (2, 0, 0)
-    with device.store.transaction() as book:
-        assert book.counters()["shares dropped: too old"] == 2
+    with device.store.transaction() as transaction:
+        assert transaction.journal.counters()["shares dropped: too old"] == 2
 
 
 def test_a_clock_that_is_set_back_does_not_keep_shares_waiting(tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_a_clock_that_is_set_back_does_not_keep_shares_waiting(tmp_path: Path) -
     assert device.upload(network, due + 1 - hour).sent == 1
     # The other proxy failed, and is left alone until a time of this clock, which is then set back
     # again.
-    with device.store.transaction() as book:
-        [(retry_at,)] = book._db.execute("SELECT retry_at FROM proxies").fetchall()
+    with device.store.transaction() as transaction:
+        [(retry_at,)] = transaction._db.execute("SELECT retry_at FROM proxies").fetchall()
     network.down.clear()
     wait = retry_at - (due + 1 - hour)
     assert device.upload(network, due + 1 - 2 * hour).sent == 0

@@ -17,12 +17,13 @@ from deniable.aggregator.history import report_files
 from deniable.aggregator.windows import assembling
 from deniable.aggregator.windows import estimates as window_estimates
 from deniable.audit import device_lives
-from deniable.client import device as device_room
 from deniable.client import encoding
 from deniable.client.device import Device
 from deniable.client.payment import Payment
+from deniable.client.reading import Stop
 from deniable.client.simulation import fleet
-from deniable.client.storage.store import StoreTransaction
+from deniable.client.storage.outbox import Outbox
+from deniable.client.storage.seats import Seats
 from deniable.graphs.response import EdgeResponse
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.designs.design import SurveyDesign
@@ -142,7 +143,7 @@ def silence_without_data(patch: Patch) -> None:
     def found(*arguments: Any) -> Any:
         answer = real(*arguments)
         if max(answer.buckets) < 0:
-            raise device_room._Stop("sampled out", "", "")
+            raise Stop("sampled out", "", "")
         return answer
 
     patch.setattr(Device, "_found", found)
@@ -153,9 +154,9 @@ def sampling_after_reading(patch: Patch) -> None:
     now: list[Any] = []
     real_answer, real_sample = Device._answer, encoding.sample
 
-    def answer(self: Any, book: Any, query: Any, epoch: int, at: int) -> Any:
+    def answer(self: Any, transaction: Any, query: Any, epoch: int, at: int) -> Any:
         now[:] = [self, query]
-        return real_answer(self, book, query, epoch, at)
+        return real_answer(self, transaction, query, epoch, at)
 
     def sample(query: Any, n: int, strata: Any, source: Any) -> Any:
         chosen = real_sample(query, n, strata, source)
@@ -180,14 +181,14 @@ def sleep_after_sql(patch: Patch) -> None:
 
 
 def due_by_data(patch: Patch) -> None:
-    seen, real = watch(patch), StoreTransaction.enqueue
+    seen, real = watch(patch), Outbox.enqueue
 
     def enqueue(
         self: Any, proxy: str, record: bytes, due: int, expires: int, answer: Any = None
     ) -> None:
         real(self, proxy, record, due + (seen.buckets[:1] == (3,)), expires, answer)
 
-    patch.setattr(StoreTransaction, "enqueue", enqueue)
+    patch.setattr(Outbox, "enqueue", enqueue)
 
 
 def one_message_a_row(patch: Patch) -> None:
@@ -220,13 +221,13 @@ def a_length_that_tells(patch: Patch) -> None:
 
 
 def a_counter_by_answer(patch: Patch) -> None:
-    seen, real = watch(patch), StoreTransaction.new_answer
+    seen, real = watch(patch), Outbox.new_answer
 
     def new_answer(self: Any, *arguments: Any) -> Any:
-        self.count(f"answers in bucket {seen.buckets[0]}")
+        self._journal.count(f"answers in bucket {seen.buckets[0]}")
         return real(self, *arguments)
 
-    patch.setattr(StoreTransaction, "new_answer", new_answer)
+    patch.setattr(Outbox, "new_answer", new_answer)
 
 
 def a_log_line_with_an_answer(patch: Patch) -> None:
@@ -245,7 +246,7 @@ def ledger_not_asked(patch: Patch) -> None:
 
 
 def memo_not_kept_on_the_device(patch: Patch) -> None:
-    patch.setattr(StoreTransaction, "keep_seats", lambda self, _: None)
+    patch.setattr(Seats, "keep", lambda self, _: None)
 
 
 def signatures_not_checked(patch: Patch) -> None:

@@ -192,8 +192,10 @@ def test_the_permanent_answer_is_the_same_for_the_same_buckets_in_any_order(tmp_
         reports = [message.report for message in opened(device)]
     assert len(reports) == 3
     assert len(set(reports)) == 1, "a permanent answer is replayed"
-    with device.store.transaction() as book:
-        assert book.spent_on(query.analyst, query.id) == 2 * Fraction(repr(query.epsilon))
+    with device.store.transaction() as transaction:
+        assert transaction.charges.spent_on(query.analyst, query.id) == 2 * Fraction(
+            repr(query.epsilon)
+        )
     fleet = Fleet(query, 50, source=seeded_source(1))
     assert fleet._memo is not None
     everybody = np.arange(50)

@@ -259,8 +259,8 @@ def test_once_is_charged_once_whatever_versions_follow(tmp_path: Path) -> None:
     assert [each.outcome for each in outcomes] == ["answered", *["again"] * 4]
     later = once.revised(once=False)
     assert mine.answer(sign(later, CITY), at(50)).outcome == "again"
-    with mine.store.transaction() as book:
-        assert book.spent_on("City", once.id) == outcomes[0].epsilon > Fraction(0)
+    with mine.store.transaction() as transaction:
+        assert transaction.charges.spent_on("City", once.id) == outcomes[0].epsilon > Fraction(0)
 
 
 def test_once_is_not_decided_by_a_refusal_before_the_coin(tmp_path: Path) -> None:
@@ -270,6 +270,6 @@ def test_once_is_not_decided_by_a_refusal_before_the_coin(tmp_path: Path) -> Non
     assert mine.answer(sign(asked(id="first"), CITY), at(7)).outcome == "answered"
     once = sign(asked(id="second", once=True), CITY)
     assert mine.answer(once, at(7)).reason == "queue full"
-    with mine.store.transaction() as book:
-        book._db.execute("DELETE FROM queue")
+    with mine.store.transaction() as transaction:
+        transaction._db.execute("DELETE FROM queue")
     assert mine.answer(once, at(8)).outcome == "answered"

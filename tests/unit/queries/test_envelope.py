@@ -117,10 +117,10 @@ def test_a_version_outside_the_envelope_is_refused_with_a_receipt_and_nothing_is
     assert said in receipts[0].detail
     assert "How far do you go?" in str(receipts[0])
     assert queued(device) == []
-    with device.store.transaction() as book:
-        assert book.counters() == {"refused: outside the envelope": 1}
-        assert book.spent_on(query.analyst, query.id) == 0
-        assert [r.reason for r in book.receipts()] == ["outside the envelope"]
+    with device.store.transaction() as transaction:
+        assert transaction.journal.counters() == {"refused: outside the envelope": 1}
+        assert transaction.charges.spent_on(query.analyst, query.id) == 0
+        assert [r.reason for r in transaction.journal.receipts()] == ["outside the envelope"]
 
 
 def test_an_answer_that_would_cost_more_than_the_envelope_allows_is_refused() -> None:
@@ -165,8 +165,11 @@ def test_an_expired_revoked_or_foreign_key_signs_nothing_that_a_device_sends(
     [receipt] = device.answer_all([versioned(query, key=stranger)], at(2))
     assert receipt.reason == "bad signature"
     assert queued(device) == []
-    with device.store.transaction() as book:
-        assert book.counters() == {"refused: revoked key": 2, "refused: bad signature": 1}
+    with device.store.transaction() as transaction:
+        assert transaction.journal.counters() == {
+            "refused: revoked key": 2,
+            "refused: bad signature": 1,
+        }
 
 
 def test_the_analyst_cannot_sign_in_the_place_of_the_controller() -> None:

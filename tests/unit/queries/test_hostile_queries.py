@@ -217,8 +217,8 @@ def test_forged_queries_cost_a_device_neither_time_nor_memory_and_stop_no_honest
         for receipt in receipts
         if not receipt.verified
     )
-    with device.store.transaction() as book:
-        counters = book.counters()
+    with device.store.transaction() as transaction:
+        counters = transaction.journal.counters()
     assert (counters["refused: bad signature"], counters["refused: unknown key"]) == (12, 12)
 
 
@@ -229,9 +229,9 @@ def test_many_forged_queries_leave_a_receipt_for_each_reason_and_not_one_each(
     device = make_device(tmp_path, query)
     for epoch in range(3):
         device.answer_all(forged(24), at(epoch))
-    with device.store.transaction() as book:
-        assert len(book.receipts()) <= 6
-        assert book.counters()["refused: unknown key"] == 36
+    with device.store.transaction() as transaction:
+        assert len(transaction.journal.receipts()) <= 6
+        assert transaction.journal.counters()["refused: unknown key"] == 36
 
 
 def test_a_query_whose_size_class_is_a_float_is_refused_and_the_next_one_answered(
@@ -267,10 +267,10 @@ def test_a_query_at_which_the_walk_itself_fails_stops_no_other(
     device = make_device(tmp_path, good)
     walk = device._answer
 
-    def fails(book: Any, query: Query, *rest: Any) -> Any:
+    def fails(transaction: Any, query: Query, *rest: Any) -> Any:
         if query.id == "bad":
             raise ZeroDivisionError("the data say 17")
-        return walk(book, query, *rest)
+        return walk(transaction, query, *rest)
 
     monkeypatch.setattr(device, "_answer", fails)
     receipts = device.answer_all([signed(bad), signed(good)], at(0))

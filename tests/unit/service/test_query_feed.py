@@ -63,8 +63,8 @@ def compare(device: Device, feed: QueryFeed | list[bytes]) -> FeedFinding:
             return feed.page(after, 2)
         return {"head": "", "lines": [line.decode() for line in feed[after:]], "next": None}
 
-    with device.store.transaction() as book:
-        rows = [Asked(*row) for row in book.asked()]
+    with device.store.transaction() as transaction:
+        rows = [Asked(*row) for row in transaction.versions.asked()]
     with serving(page) as client:
         return check_feed(device.store, client, ONE, rows)
 
@@ -163,9 +163,9 @@ def test_a_line_that_is_left_out_changed_or_taken_back_later_is_found(
     announce(rewritten, *versions)
     assert compare(device, rewritten).faults == ["line 3 is not the one whose hash was noted"]
     rewritten.close()
-    with device.store.transaction() as book:
+    with device.store.transaction() as transaction:
         # a feed that does not hold is not remembered
-        assert book.feed_head(ONE) == Head(3, feed.head.hash)
+        assert transaction.versions.feed_head(ONE) == Head(3, feed.head.hash)
 
 
 @pytest.mark.parametrize(

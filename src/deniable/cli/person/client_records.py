@@ -40,12 +40,12 @@ def log(vault: Path, policy_file: Path | None, last: int | None) -> None:
     left."""
     limits = read_vault_policy(vault, policy_file).limits
     now = int(time.time())
-    with open_store(vault).transaction() as book:
-        receipts = book.receipts(last)
-        counters = dict(book.counters())
-        accountant = book.accountant(limits, now)
-        analysts = sorted({analyst for analyst, _ in book.seen()})
-        outlook = _outlook(book, accountant, now)
+    with open_store(vault).transaction() as transaction:
+        receipts = transaction.journal.receipts(last)
+        counters = dict(transaction.journal.counters())
+        accountant = transaction.charges.accountant(limits, now)
+        analysts = sorted({analyst for analyst, _ in transaction.versions.seen()})
+        outlook = _outlook(transaction, accountant, now)
     spent = [
         (analyst, float(accountant.spent(analyst)), accountant.left(analyst, now))
         for analyst in analysts
@@ -81,11 +81,11 @@ def log(vault: Path, policy_file: Path | None, last: int | None) -> None:
 
 
 def _outlook(
-    book: StoreTransaction, accountant: Accountant, now: int
+    transaction: StoreTransaction, accountant: Accountant, now: int
 ) -> list[tuple[Query, Silence]]:
     """The running queries that will use up the remaining budget before they end."""
     found = []
-    for content in book.signed_queries():
+    for content in transaction.versions.signed_queries():
         query = SignedQuery.from_bytes(content).unverified()
         if now >= query.schedule.expires:
             continue
@@ -94,7 +94,9 @@ def _outlook(
             [] if left is None else [(float(left), None, "what is left of your limits")]
         )
         if query.budget.epsilon is not None:
-            rest = query.budget.epsilon - float(book.spent_on(query.analyst, query.id))
+            rest = query.budget.epsilon - float(
+                transaction.charges.spent_on(query.analyst, query.id)
+            )
             limits.append((max(rest, 0.0), None, "what is left of the query's budget"))
         quiet = silence(query, limits, now)
         if quiet is not None:
@@ -124,8 +126,8 @@ def verify(vault: Path, policy_file: Path | None, aggregators: tuple[str, ...]) 
     not tell others. Refused queries are compared as well.
     """
     chosen, store = read_vault_policy(vault, policy_file), open_store(vault)
-    with store.transaction() as book:
-        asked = [Asked(*row) for row in book.asked()]
+    with store.transaction() as transaction:
+        asked = [Asked(*row) for row in transaction.versions.asked()]
     findings = []
     addresses = (*chosen.proxies, *aggregators)
     with feed_client() as network, progress_bar("reading feeds") as advance:
@@ -186,9 +188,9 @@ def _broken(finding: FeedFinding) -> list[str]:
 def status(vault: Path) -> None:
     """Show what is waiting to be sent, and how often each event happened. No answers are shown,
     because none are kept."""
-    with open_store(vault).transaction() as book:
-        counters = dict(book.counters())
-        waiting = book.schedule()
+    with open_store(vault).transaction() as transaction:
+        counters = dict(transaction.journal.counters())
+        waiting = transaction.outbox.schedule()
     proxies = sorted({proxy for proxy, _, _ in waiting})
     queue = {proxy: [due for other, due, _ in waiting if other == proxy] for proxy in proxies}
     shares = [

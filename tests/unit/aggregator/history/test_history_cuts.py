@@ -425,8 +425,8 @@ def test_a_hundred_cuts_of_a_month_leave_every_device_as_it_was(tmp_path: Path) 
     def spent() -> list[float]:
         out = []
         for device in devices:
-            with device.store.transaction() as book:
-                out.append(float(book.spent_on(query.analyst, query.id)))
+            with device.store.transaction() as transaction:
+                out.append(float(transaction.charges.spent_on(query.analyst, query.id)))
         return out
 
     before, charged = content(), spent()

@@ -112,8 +112,8 @@ def test_rows_are_chosen_and_put_into_buckets_in_the_process_and_nowhere_else(
     monkeypatch.setattr(sandbox, "run", touched)
     found = device._found(query, None)
     if query.memoize:
-        with device.store.transaction() as book:
-            found = device._found(query, PermanentAnswers.of(book, query))
+        with device.store.transaction() as transaction:
+            found = device._found(query, PermanentAnswers.of(transaction, query))
     if query.ones > 1:
         assert set(found.buckets) < {0, 1, 2}
     else:
@@ -230,11 +230,11 @@ def test_a_compromised_process_cannot_rename_a_permanent_answer(tmp_path: Path) 
     )
     device = make_device(tmp_path, query, source=seeded_source(3))
     device.answer(signed(query), at(0))
-    with device.store.transaction() as book:
-        [[before]] = book.seats(scope_of(query), 1)
+    with device.store.transaction() as transaction:
+        [[before]] = transaction.seats.of(scope_of(query), 1)
         said = sandbox.SandboxAnswer([5], [(0, b"x" * 32)])
-        PermanentAnswers.of(book, query).reports(book, said, 1, device.source)
-        [[after]] = book.seats(scope_of(query), 1)
+        PermanentAnswers.of(transaction, query).reports(transaction, said, 1, device.source)
+        [[after]] = transaction.seats.of(scope_of(query), 1)
     assert (after.name, after.permanent) == (before.name, before.permanent)
     assert after.spoke == 1
 

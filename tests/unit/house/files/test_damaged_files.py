@@ -65,23 +65,29 @@ def make_store(folder: Path) -> Path:
 
 
 def read_store(folder: Path) -> Any:
-    with Store(folder / "ann.db.client", durable=False).transaction() as book:
+    with Store(folder / "ann.db.client", durable=False).transaction() as transaction:
         kept = (
-            book.accountant([Limit(1000)], at(5)).to_dict(),
-            book.seen(),
-            book.schedule(),
-            book.granted(),
+            transaction.charges.accountant([Limit(1000)], at(5)).to_dict(),
+            transaction.versions.seen(),
+            transaction.outbox.schedule(),
+            transaction.granted(),
         )
         due = [
             share.record
             for proxy in asked().proxies
-            for share in book.due_shares(proxy, at(9), 100)
+            for share in transaction.outbox.due_shares(proxy, at(9), 100)
         ]
         memo = (
-            book._db.execute("SELECT * FROM memo").fetchall(),
-            book._db.execute("SELECT * FROM reserves").fetchall(),
+            transaction._db.execute("SELECT * FROM memo").fetchall(),
+            transaction._db.execute("SELECT * FROM reserves").fetchall(),
         )
-        return kept, due, memo, [str(receipt) for receipt in book.receipts()], dict(book.counters())
+        return (
+            kept,
+            due,
+            memo,
+            [str(receipt) for receipt in transaction.journal.receipts()],
+            dict(transaction.journal.counters()),
+        )
 
 
 def make_own_vault(folder: Path) -> Path:
@@ -202,19 +208,19 @@ def none_invented(meaning: Any, found: Any) -> bool:
 
 
 def make_tokens(folder: Path) -> Path:
-    book = TokenStore(folder / "tokens.db")
-    book.add("device", 5, count=20)
-    book.add("operator")
-    book.close()
+    transaction = TokenStore(folder / "tokens.db")
+    transaction.add("device", 5, count=20)
+    transaction.add("operator")
+    transaction.close()
     return settled(folder / "tokens.db")
 
 
 def read_tokens(folder: Path) -> Any:
-    book = TokenStore(folder / "tokens.db")
+    transaction = TokenStore(folder / "tokens.db")
     try:
-        return dict(book.by_hash())
+        return dict(transaction.by_hash())
     finally:
-        book.close()
+        transaction.close()
 
 
 def make_board(folder: Path) -> Path:

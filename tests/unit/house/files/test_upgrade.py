@@ -200,10 +200,12 @@ def test_a_device_goes_on_with_the_store_of_the_last_release(
     signed = SignedQuery.from_bytes(told["query"].encode())
     query = signed.unverified()
     store = Store(old / "client" / "ann.db.client", durable=False)
-    with store.transaction() as book:
-        assert str(book.spent_on(query.analyst, query.id)) == told["spent"]
+    with store.transaction() as transaction:
+        assert str(transaction.charges.spent_on(query.analyst, query.id)) == told["spent"]
         waiting = {
-            proxy: [share.record.hex() for share in book.due_shares(proxy, 1 << 40, 100)]
+            proxy: [
+                share.record.hex() for share in transaction.outbox.due_shares(proxy, 1 << 40, 100)
+            ]
             for proxy in query.proxies
         }
     assert waiting == told["waiting"]
@@ -215,8 +217,8 @@ def test_a_device_goes_on_with_the_store_of_the_last_release(
         isolated=False,
     )
     assert device.answer(signed, at(3)).outcome == "answered"
-    with store.transaction() as book:  # the permanent answer was paid for when it was drawn
-        assert str(book.spent_on(query.analyst, query.id)) == told["spent"]
+    with store.transaction() as transaction:  # the permanent answer was paid for when it was drawn
+        assert str(transaction.charges.spent_on(query.analyst, query.id)) == told["spent"]
 
 
 def test_a_ring_of_the_last_release_is_read(old: Path) -> None:

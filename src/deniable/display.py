@@ -25,6 +25,7 @@ __all__ = [
     "draw_bars",
     "limits_text",
     "loss_text",
+    "name_series",
     "pad",
     "pandas",
     "pyplot",
@@ -33,7 +34,9 @@ __all__ = [
     "wrapped",
 ]
 
-_ROWS_SHOWN = 24
+_BARS_SHOWN = 24
+_ROWS_SEEN, _ROWS_WRITTEN = 24, 2_000
+"""On a page, more rows are scrolled, and still more are left to `to_frame`."""
 _LABEL_WIDTH = 36
 FORMULA, NUMBER = r"[=+\-@\t\r]", r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 """How a text begins that a spreadsheet takes for a formula, and what a whole text is that it takes
@@ -182,7 +185,7 @@ class Display:
     def to_html(self) -> str:
         """A small table in the colours of the page around it."""
         header, *rows = self.texts or [self.columns, *(tuple(map(_cell, row)) for row in self.rows)]
-        shown = rows if len(rows) <= _ROWS_SHOWN else rows[: _ROWS_SHOWN - 4]
+        shown = rows[:_ROWS_WRITTEN]
         head = "".join(
             f"<th{_style(place)}>{_escaped(name)}</th>" for place, name in enumerate(header)
         )
@@ -192,13 +195,16 @@ class Display:
             + "</tr>"
             for first, *rest in shown
         )
-        more = [f"… and {len(rows) - len(shown)} more"] if len(shown) < len(rows) else []
+        left = len(rows) - len(shown)
+        more = [f"… and {left:,} more, which to_frame() has"] if left else []
         notes = "".join(
             f"<div><small>{_escaped(line)}</small></div>" for line in [*more, *self.notes]
         )
-        return (
-            f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
-        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        if len(shown) > _ROWS_SEEN:
+            scrolled = 'role="region" aria-label="all rows" tabindex="0"'
+            table = f'<div {scrolled} style="max-height:36em;overflow-y:auto">{table}</div>'
+        return f"<div>{table}{notes}</div>"
 
 
 def _style(place: int) -> str:
@@ -271,9 +277,14 @@ def pyplot() -> Any:
     return plt
 
 
+def name_series(ax: Any) -> None:
+    """Say which mark is what, beside the axes: on them, the list of names could hide a mark."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
+
+
 def draw_bars(display: Display, ax: Any = None) -> Any:
     """Points with their intervals, one below the other, so that long labels have room."""
-    bars = list(display.bars)[:_ROWS_SHOWN]
+    bars = list(display.bars)[:_BARS_SHOWN]
     if ax is None:
         _, ax = pyplot().subplots(
             figsize=(6.4, 1.3 + 0.42 * max(len(bars), 1)), layout="constrained"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.display import draw_bars, limits_text, pyplot, text_width, wrapped
+from deniable.display import draw_bars, limits_text, name_series, pyplot, text_width, wrapped
 from deniable.errors import ParameterError
 from deniable.estimation.estimate_text import label_order
 
@@ -47,7 +47,7 @@ def plot_estimate(
     if lying:
         order = order[:_MOST_LYING]
     if ax is None:
-        wide = max(4.0, min(12.0, 1.2 + 0.5 * len(order)))
+        wide = max(5.4, min(12.0, 2.6 + 0.5 * len(order)))
         _, ax = pyplot().subplots(
             figsize=(6.4, max(2.4, 1.2 + 0.4 * len(order))) if lying else (wide, 3.6),
             layout="constrained",
@@ -100,7 +100,7 @@ def plot_estimate(
         name_ticks(ax, [estimate.labels[at] for at in order], "x")
         ax.set_ylabel("proportion of the population (%)")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8)
+    name_series(ax)
     return ax
 
 
@@ -135,7 +135,9 @@ def plot_table(
     name_ticks(ax, table.labels[1], "x")
     name_ticks(ax, table.labels[0], "y")
     ax.set_title(
-        title or f"{table.n:,} reports, epsilon {table.epsilon:.3g} per person", fontsize=10
+        title
+        or f"{' by '.join(table.axes)}: {table.n:,} reports, epsilon {table.epsilon:.3g} each",
+        fontsize=10,
     )
     ax.figure.colorbar(image, ax=ax, label="proportion (%)")
     return ax

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.display import pyplot
+from deniable.display import name_series, pyplot
 from deniable.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def plot_degrees(estimate: GraphEstimate, ax: Any = None, *, truth: Any = None) 
         fontsize=10,
     )
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=8)
+    name_series(ax)
     return ax
 
 

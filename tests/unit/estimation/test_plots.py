@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -82,3 +83,25 @@ def test_a_survey_has_a_panel_for_each_column_and_table_of_two_axes() -> None:
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     assert len(titles) == 2
     assert titles[0].startswith("city: 550 reports")
+    assert titles[1].startswith("city by smokes: 600 reports")
+
+
+def pictured(k: int, long: bool) -> deniable.Estimate:
+    labels = [f"an answer of some length, {i}" if long else f"v{i}" for i in range(k)]
+    asked = deniable.OptimizedUnary(labels, 4.0)
+    # bars of the same height leave no place between them
+    return asked.estimate(asked.privatize(labels * (6_000 // k), seeded_source(1)))
+
+
+@pytest.mark.parametrize(("k", "long"), [(2, False), (5, False), (24, False), (30, True)])
+def test_no_name_hides_a_bar_or_another_name(k: int, long: bool) -> None:
+    ax = pictured(k, long).plot(truth=[1 / k] * k)
+    ax.figure.canvas.draw()
+    legend = ax.get_legend().get_window_extent()
+    assert ax.figure.bbox.x0 <= legend.x0 < legend.x1 <= ax.figure.bbox.x1
+    assert not any(legend.overlaps(bar.get_window_extent()) for bar in ax.patches)
+    for axis in (ax.xaxis, ax.yaxis):
+        names = [label for label in axis.get_ticklabels() if label.get_text()]
+        boxes = [label.get_window_extent() for label in names if label.get_rotation() == 0]
+        inside = [box.padded(-1) for box in boxes]
+        assert not any(a.overlaps(b) for a, b in pairwise(inside))

@@ -48,7 +48,7 @@ from deniable.curator.error_laws import NoError
 from deniable.curator.law import DiscreteLaplace
 from deniable.curator.protection import Protection
 from deniable.curator.results import Choice, Grouped, Histogram, Preview, Release
-from deniable.display import Displayed, pad, text_width
+from deniable.display import Display, Displayed, pad, text_width
 from deniable.errors import ParameterError
 from deniable.estimation.regression.linear import regress_linear
 from deniable.graphs import EdgeResponse, Graph, plan_graph
@@ -323,6 +323,20 @@ def test_of_many_labels_the_largest_come_first() -> None:
     assert lines[20] == f"… and 20 more, each at most {100 * left:.2f} %"
     few = DirectEncoding(["b", "a"], 1.0)
     assert str(few.estimate(["b", "a", "a"] * 20)).startswith("b ")  # a scale keeps its order
+
+
+def test_a_page_has_every_row_in_a_box_that_scrolls_and_thousands_are_left_to_the_frame() -> None:
+    def page(n: int) -> str:
+        return Display(("label", "n"), [(f"label {i}", i) for i in range(n)]).to_html()
+
+    assert "overflow" not in page(24)
+    reader = Reader()
+    reader.feed(page(60))
+    assert reader.tags.count("tr") == 61
+    assert "label 59" in page(60)
+    assert "overflow-y:auto" in page(60)
+    assert "more" not in page(2_000)
+    assert "… and 500 more, which to_frame() has" in page(2_500)
 
 
 def test_columns_stay_aligned_whatever_the_script() -> None:

@@ -125,7 +125,7 @@ def test_the_whole_way_from_a_code_to_a_receipt_and_what_leaves_is_what_arrives(
 KEPT = """
 const done = arguments[arguments.length - 1];
 (async () => {
-  const [{ name }] = await indexedDB.databases();
+  const { name } = (await indexedDB.databases()).find(({ name }) => name.includes("-test-poll") === arguments[0]);
   const database = await new Promise((resolve) => {
     const request = indexedDB.open(name);
     request.onsuccess = () => resolve(request.result);
@@ -136,8 +136,15 @@ const done = arguments[arguments.length - 1];
 """
 
 
-def kept_state(browser: Browser) -> Any:
-    return json.loads(browser.run_async(KEPT))
+def kept_state(browser: Browser, device: bool = True) -> Any:
+    """What is stored of the first question's device, or of the poll itself."""
+    return json.loads(browser.run_async(KEPT, device))
+
+
+def offline(browser: Browser, is_offline: bool) -> None:
+    speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.cdp("Network.enable")
+    browser.cdp("Network.emulateNetworkConditions", offline=is_offline, **speed)
 
 
 def test_before_the_toss_nothing_is_stored_of_the_answer_and_afterwards_only_shares(
@@ -225,17 +232,76 @@ def test_offline_the_pieces_wait_and_leave_once_when_the_network_is_back(
 ) -> None:
     toss(phone, running.link(running.codes[5]))
     before = running.accepted()
-    speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    phone.cdp("Network.enable")
-    phone.cdp("Network.emulateNetworkConditions", offline=True, **speed)
+    offline(phone, True)
     phone.click("send")
     phone.wait(lambda: "Waiting for a connection" in text_of(phone), "it does not wait")
     assert running.accepted() == before
-    phone.cdp("Network.emulateNetworkConditions", offline=False, **speed)
+    offline(phone, False)
     if phone.all("again"):
         phone.run("document.querySelector('[data-testid=again]')?.click()")
     reach(phone, "sent")
     assert running.accepted() == [n + 1 for n in before]
+
+
+KEPT_FILES = """
+const done = arguments[arguments.length - 1];
+(async () => {
+  let n = 0;
+  for (const name of await caches.keys()) n += (await (await caches.open(name)).keys()).length;
+  done(n);
+})();
+"""
+
+
+def test_after_the_first_load_a_person_answers_without_a_network_and_the_pieces_leave_later(
+    phone: Browser, running: RunningPoll
+) -> None:
+    phone.open(running.link(running.codes[7]))
+    reach(phone, "consent")
+    phone.wait(lambda: phone.run_async(KEPT_FILES) >= 3, "the page's files are not kept")
+    before = running.accepted()
+    offline(phone, True)
+    try:
+        # the code was on the first link alone: it is kept until it is used
+        toss(phone, running.link())
+        phone.click("send")
+        phone.wait(lambda: shows(phone, "Waiting for a connection"), "it does not wait")
+        assert "until" in text_of(phone)
+        waiting = kept_state(phone)
+        assert len(waiting["queue"]) == 2
+        assert (waiting["forms"], waiting["values"]) == ({}, {})
+        phone.open(running.link())  # opened again, still without a network: the same pieces
+        reach(phone, "leaves")
+        assert kept_state(phone)["queue"] == waiting["queue"]
+        assert kept_state(phone, device=False)["code"] == running.codes[7]
+    finally:
+        offline(phone, False)
+    phone.open(running.link())
+    reach(phone, "leaves")
+    phone.click("send")
+    reach(phone, "sent")
+    assert running.accepted() == [n + 1 for n in before]
+    assert kept_state(phone, device=False)["code"] == ""
+    assert phone.complaints() == []
+
+
+def test_a_changed_file_of_the_page_is_not_kept_and_not_shown_to_a_browser_that_knows_it(
+    phone: Browser, running: RunningPoll
+) -> None:
+    with StaticSite(page_files(), running.opened.document) as site:
+        link = running.link().replace(running.poll.page, site.origin)
+        phone.open(link)
+        phone.run("navigator.serviceWorker.register('sw.js')")
+        phone.wait(
+            lambda: phone.run("return navigator.serviceWorker.controller !== null"),
+            "no service worker",
+        )
+        site.replies["/poll.js"] = b"document.title = 'stolen';"
+        phone.open(link)
+        phone.wait(
+            lambda: phone.run("return document.documentElement.dataset.ready"), "no page is shown"
+        )
+        assert phone.driver.title != "stolen"
 
 
 # --- the poll is changed on its way

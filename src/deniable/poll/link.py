@@ -47,7 +47,7 @@ def page_policy(document: dict[str, Any]) -> str:
     return (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
         f" 'self' {' '.join(dict.fromkeys(services))}; base-uri 'none'; form-action 'none';"
-        " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types poll"
     )
 
 

@@ -1,10 +1,12 @@
-"""The page's files as they are served: a document, a style sheet, and one script of our own modules
-and the JavaScript client's."""
+"""The page's files as they are served: a document, a style sheet, one script of our own modules and
+the JavaScript client's, and a service worker that keeps them for a browser without a network."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -54,13 +56,23 @@ def page_files() -> dict[str, PageFile]:
         "poll.css": ("text/css", (_STATIC / "poll.css").read_text(encoding="utf-8")),
         "poll.js": ("text/javascript", _script()),
     }
-    files = {}
-    for name, (kind, text) in texts.items():
-        content = text.encode()
-        files[name] = PageFile(
-            content,
-            gzip.compress(content, 9, mtime=0),
-            f"{kind}; charset=utf-8",
-            hashlib.sha256(content).hexdigest(),
-        )
+    files = {name: _file(kind, text) for name, (kind, text) in texts.items()}
+    files["sw.js"] = _file("text/javascript", _worker(files))
     return files
+
+
+def _file(kind: str, text: str) -> PageFile:
+    content = text.encode()
+    return PageFile(
+        content,
+        gzip.compress(content, 9, mtime=0),
+        f"{kind}; charset=utf-8",
+        hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _worker(files: Mapping[str, PageFile]) -> str:
+    """The service worker, which knows the files that it keeps by their hashes."""
+    hashes = {"" if name == "index.html" else name: each.hash for name, each in files.items()}
+    text = (_STATIC / "sw.js").read_text(encoding="utf-8")
+    return text.replace("{/* path: SHA-256 */}", json.dumps(hashes))

@@ -3,6 +3,7 @@
 import { languageOf } from "../client/asking.js";
 import { StoreError } from "../client/stores/memory.js";
 import { h, icons, logo, put, say } from "./dom.js";
+import { Kept, keepPage } from "./kept.js";
 import { fetchDocument, readLink } from "./link.js";
 import { openQuestions, readCopies } from "./poll.js";
 import { asking } from "./question.js";
@@ -19,7 +20,7 @@ const ORDER = { consent: 1, question: 2, toss: 3, leaves: 4, sending: 4, sent: 5
 const FINAL = ["leaves", "sending", "sent"]; // the coins have fallen: there is no way back to them
 
 const app = {
-  link: null, document: null, step: "loading", index: 0, stop: null, fault: "", print: "", before: null,
+  link: null, kept: null, document: null, step: "loading", index: 0, stop: null, fault: "", print: "", before: null,
   copies: [null, null], questions: [], mode: "phone", cover: false, answers: [], said: null, answeredOn: null,
   /** The language of texts in which this person is asked. */
   language: (texts) => languageOf(texts, navigator.languages ?? []),
@@ -54,6 +55,7 @@ const app = {
   },
   async useCode(code) {
     this.link.code = code;
+    await this.kept.change((kept) => void (kept.code = code));
     this.questions = await openQuestions(this.document, this.link, this.copies);
   },
 };
@@ -107,12 +109,14 @@ const start = async () => {
   if (!globalThis.crypto?.subtle) return app.halt("http");
   app.link = readLink();
   if (!app.link) return app.tamper("badLink");
-  const found = await fetchDocument(app.link).catch(() => null);
+  app.kept = new Kept(app.link.poll);
+  const kept = await app.kept.look().catch(() => ({ document: "", copies: {}, code: "" })); // the devices say so, if nothing can be kept
+  const found = await fetchDocument(app.link, kept.document);
   if (!found) return app.halt("off");
   if (found.fault) return app.tamper(found.fault, found.print);
   app.document = found.document;
   show();
-  const copies = await readCopies(app.document, (i, copy) => {
+  const copies = await readCopies(app.document, kept.copies, (i, copy) => {
     app.copies[i] = copy;
     show();
   });
@@ -123,6 +127,15 @@ const start = async () => {
   if (states.every((state) => state !== "same")) return app.halt("off");
   if (states.some((state) => state !== "same")) return app.halt("half");
   try {
+    app.link.code ||= kept.code;
+    await app.kept.change((state) => {
+      state.code = app.link.code;
+      state.document = new TextDecoder().decode(found.content);
+      copies.forEach(({ copies: shown }, i) => {
+        state.copies[app.document.proxies[i].url] = Object.fromEntries(shown.map(({ text }, j) => [app.document.questions[j].query, text]));
+      });
+    });
+    keepPage();
     app.questions = await openQuestions(app.document, app.link, copies);
     return await resume();
   } catch (error) {

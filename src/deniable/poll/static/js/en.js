@@ -7,7 +7,7 @@ export default {
   only: (name) => `This poll is in ${name} only.`,
 
   loading: "Checking the poll", loadingWhy: "Two operators must show the same questions, signed with the key in your link.",
-  asking: "asking", same: "same, signed", differs: "does not match", silent: "no reply",
+  asking: "asking", same: "same, signed", kept: "no reply; the same, signed, earlier", differs: "does not match", silent: "no reply",
 
   asks: "asks", signed: "Signed with the key in your link", facts: (n, m, day) => `${many(n, "question", "questions")} · ${many(m, "minute", "minutes")} · until ${day}`,
   goes: "Results go to", contact: "Questions to",
@@ -41,7 +41,7 @@ export default {
   bytes: (n) => `${n} bytes`, alsoOpen: "each operator sees your network address and the time.",
   send: "Send", dont: "Do not send", 
 
-  sending: "Sending", queued: "Waiting for a connection", queuedSay: "The two pieces wait on this phone. Your own answer is not among them. They leave when you are online and this page is open.", halfSent: "One piece has arrived. Alone it is noise. The other is tried again by itself.", pieceWaits: "waits", pieceGoes: "on its way", pieceThere: "arrived",
+  sending: "Sending", queued: "Waiting for a connection", queuedSay: (day) => `The two pieces wait on this phone. Your own answer is not among them. They leave when you are online and this page is open, until ${day}.`, halfSent: "One piece has arrived. Alone it is noise. The other is tried again by itself.", pieceWaits: "waits", pieceGoes: "on its way", pieceThere: "arrived",
   sent: "Sent. Thank you.", receipt: "Receipt", asked: "Asked by", about: "About", day: "Day", to: "Sent to", cost: "Cost", costSay: (e) => `epsilon ${e}`, digest: "Poll", oddsPast: (f) => `Whatever you answered, nobody’s odds about you change by more than a factor of ${f}.`, proves: "This shows that you took part, not what was said. What was said is not kept on this phone.",
   save: "Save receipt", see: "See results", forget: "Delete receipt", forgotten: "Deleted. This phone only remembers that it has answered.",
 

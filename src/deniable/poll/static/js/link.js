@@ -29,15 +29,24 @@ export const readLink = () => {
   return { key, poll, code };
 };
 
-/** The poll's document, or what is wrong with it. */
-export const fetchDocument = async (link) => {
-  const response = await fetch("poll.json", { credentials: "omit", redirect: "error", cache: "no-store" });
-  if (!response.ok) throw new TypeError(`status ${response.status}`);
-  const content = new Uint8Array(await response.arrayBuffer());
+/** What the page's host serves; null if it does not reply. */
+const served = async () => {
+  try {
+    const response = await fetch("poll.json", { credentials: "omit", redirect: "error", cache: "no-store" });
+    return response.ok ? new Uint8Array(await response.arrayBuffer()) : null;
+  } catch {
+    return null;
+  }
+};
+
+/** The poll's document, or what is wrong with it; null if there is none. Without a network it is the one that was kept. */
+export const fetchDocument = async (link, kept) => {
+  const content = (await served()) ?? (kept && utf8(kept));
+  if (!content) return null;
   const document = content.length > LARGEST ? null : parsed(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content));
   if ((await fingerprint(FORMAT, content)) !== link.poll || document?.format !== FORMAT) return { fault: "badPage" };
   const print = await fingerprint("deniable key 1", unhex(document.key.public));
-  return print === link.key ? { document } : { fault: "badKey", print };
+  return print === link.key ? { document, content } : { fault: "badKey", print };
 };
 
 /** What a proxy is shown in place of the code: another text for each proxy and question, by a one-way function. */

@@ -49,16 +49,20 @@ const check = async (ring, document, question, found) => {
   }
 };
 
-/** Every proxy's copies of all questions, as one state each; `progress` is called as they come. */
-export const readCopies = async (document, progress) => {
+/** Every proxy's copies of all questions, as one state each; `progress` is called as they come. Of a proxy that does not reply, what it showed earlier will do. */
+export const readCopies = async (document, kept, progress) => {
   const key = { ...document.key, valid_from: 0, valid_until: 2 ** 40, revoked: false };
   const ring = await Ring.of([key]);
   return Promise.all(
     document.proxies.map(async ({ url }, i) => {
-      const asked = document.questions.map(async (question) => check(ring, document, question, await ask(url, question.query)));
+      const asked = document.questions.map(async ({ query, ...rest }) => {
+        const found = await ask(url, query);
+        const earlier = found.state === "silent" && kept[url]?.[query];
+        return check(ring, document, { query, ...rest }, earlier ? { state: "shown", text: earlier, skew: null, kept: true } : found);
+      });
       const copies = await Promise.all(asked);
       const worst = ["badKey", "badSignature", "badCopies", "silent", "gone"].find((state) => copies.some((copy) => copy.state === state));
-      const summary = { state: worst ?? "same", copies, shown: copies[0].shown ?? "", skew: copies[0].skew, ring: [key] };
+      const summary = { state: worst ?? "same", copies, shown: copies[0].shown ?? "", kept: copies.some((copy) => copy.kept), skew: copies[0].skew, ring: [key] };
       progress(i, summary);
       return summary;
     }),

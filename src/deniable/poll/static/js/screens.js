@@ -17,7 +17,7 @@ export const ways = (app, state) =>
 
 export const copyState = (copy) => {
   if (!copy) return ["waiting", t.asking, ""];
-  if (copy.state === "same") return ["ok", t.same, "good"];
+  if (copy.state === "same") return ["ok", copy.kept ? t.kept : t.same, "good"];
   return ["silent", "gone"].includes(copy.state) ? ["down", t.silent, "warn"] : ["bad", t.differs, "bad"];
 };
 
@@ -112,7 +112,7 @@ export const sending = (app) => {
     const waiting = states.filter((state) => state === "waits").length;
     title.textContent = waiting ? t.queued : t.sending;
     why.hidden = !waiting;
-    why.textContent = waiting === states.length ? t.queuedSay : waiting ? t.halfSent : "";
+    why.textContent = waiting === states.length ? t.queuedSay(day(app.document.end)) : waiting ? t.halfSent : "";
     put(again, waiting > 0 && button(t.tryAgain, run, "", "again"));
   };
   const run = async () => {
@@ -121,7 +121,9 @@ export const sending = (app) => {
     const ends = [];
     for (const question of app.questions) ends.push(await question.send(() => undefined));
     const found = await Promise.all(app.questions.map((question) => question.look()));
-    if (ends.includes("used") || ends.includes("410")) {
+    const refused = ends.includes("used") || ends.includes("410");
+    if (refused || ends.every((end) => end === "sent")) await app.kept.change((kept) => void (kept.code = ""));
+    if (refused) {
       await Promise.all(app.questions.map((question) => question.drop()));
       app.halt(ends.includes("used") ? "used" : "late");
       return;

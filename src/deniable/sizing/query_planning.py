@@ -18,40 +18,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.client.policy import DEFAULT_CEILING
 from deniable.errors import InfeasiblePlanError, PlanError
 from deniable.numerics import boundaries, boundary
 from deniable.planning.feedback import (
     Coins,
     Limits,
-    Outlook,
     Setting,
     best_setting,
-    expected_error,
     sustainable_rate,
 )
-from deniable.queries.lasting import worst_releases
 from deniable.queries.query import Query
 from deniable.queries.recipe import DEFAULT_STEP
-from deniable.sizing.demand import Demand
-from deniable.sizing.figures import Prices, SizingFigures
-from deniable.sizing.queueing import Stations, simulate
-from deniable.sizing.result import Sizing
-from deniable.sizing.supply import size
+from deniable.sizing.query_costs import RESOURCES, Costs, assess, outlook
 
-__all__ = ["STEPS", "Assessment", "Costs", "assess", "drafted", "initialize"]
+__all__ = ["STEPS", "drafted", "initialize"]
 
 Step = Mapping[str, float] | None
 STEPS: tuple[Step, ...] = (DEFAULT_STEP, {"p": 0.15, "q": 0.85}, {"p": 0.05, "q": 0.95})
 """Instantaneous steps to plan with, the one that hides most first."""
 
 _Floats = NDArray[np.float64]
-_DAY = 86_400
 _STEPS = 24
 _SPARE = 0.95
 """A plan aims at this fraction of the target, so that chance does not exceed it in every other
@@ -59,144 +53,30 @@ window."""
 _P, _Q = (0.02, 0.98), (0.05, 0.95)
 _LARGEST = 20.0
 """The largest local epsilon that is planned without a budget."""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What it takes to run a query: people, the figures that were measured, and prices."""
-
-    people: int
-    figures: SizingFigures = field(default_factory=SizingFigures)
-    prices: Prices = field(default_factory=Prices)
-    participation: float = 1.0
-    """The fraction of people whose devices are switched on in an epoch."""
-
-    def sizing(self, query: Query, sampling: float) -> Sizing:
-        """The result of `deniable size` for the query at this sampling."""
-        demand = Demand.of_query(query, self.people)
-        return size(
-            replace(demand, sampling=sampling, poll=min(demand.poll, demand.every)),
-            self.figures,
-            self.prices,
-        )
-
-    def peak(self, query: Query) -> float:
-        """Answers per second at the peak of an epoch, if everybody answers."""
-        return self.sizing(query, 1.0).demand.peak
-
-    def bytes_per_day(self, query: Query) -> float:
-        """Bytes that a device sends in a day to all proxies, if it answers every epoch."""
-        demand = Demand.of_query(query, self.people)
-        each = demand.share_bytes * demand.most_rows + self.figures.request_bytes
-        return each * demand.proxies * _DAY / demand.every
-
-    def latency(self, query: Query, sampling: float) -> float:
-        """Seconds from the end of a window to its result."""
-        made = self.sizing(query, sampling)
-        return simulate(made.demand, Stations.of(made), made.cells, epochs=1).latency
-
-
-@dataclass(frozen=True)
-class Assessment:
-    """One budget of a query: what was set, what the parameters cost, and whether that is within
-    it."""
-
-    name: str
-    budget: float
-    reached: float
-
-    @property
-    def met(self) -> bool:
-        """Whether the budget is kept."""
-        return self.reached <= self.budget * (1 + 1e-9)
-
-    def words(self) -> str:
-        """In a few words."""
-        return (
-            f"{self.name}: {_number(self.reached)} of"
-            f" {_number(self.budget)}{'' if self.met else ', too much'}"
-        )
-
-
-def _number(value: float) -> str:
-    return "without bound" if math.isinf(value) else f"{value:,.4g}"
-
-
-def _outlook(query: Query, costs: Costs) -> Outlook:
-    epochs: float = 1 if query.memoize else query.schedule.window // query.schedule.every
-    if query.once:  # everyone answers in one of the epochs, as many in each as in any other
-        epochs = min(1.0, epochs / query.schedule.n_epochs)
-    people = costs.people * costs.participation
-    at = query.budget.proportion
-    reached = (
-        0.0
-        if query.population is None or query.rows == "several"
-        else min(1.0, people / query.population)
-    )
-    return Outlook(
-        people * epochs * (query.most_rows if query.rows == "several" else 1),
-        None if at is None else [at],
-        reached,
-    )
-
-
-def assess(query: Query, costs: Costs) -> list[Assessment]:
-    """Each budget that a query sets, beside what its parameters cost.
-
-    Sampled and zero-knowledge losses are those of the worst that a controller may choose, in a
-    crowd of the people there are.
-    """
-    budget, sampling = (
-        query.budget,
-        max(query.sampling_of(i) for i in range(max(1, len(query.strata)))) / 2**64,
-    )
-    worst = worst_releases(query)
-    crowd = min(query.crowd, max(1, int(costs.people * costs.participation)))
-    # devices enforce the local budgets themselves, whatever a controller chooses
-    own = query.releases
-    expected = (
-        own.life.epsilon if query.memoize else sampling * own.local.epsilon * query.answered_epochs
-    )
-    support = query.mechanism.support()
-    figures: dict[str, Callable[[], float]] = {
-        "epsilon": lambda: expected,
-        "epsilon_per_answer": lambda: own.local.epsilon,
-        "sampled": lambda: worst.sampled_life(crowd).epsilon,
-        "sampled_per_answer": lambda: worst.sampled(crowd).epsilon,
-        "zero_knowledge": lambda: worst.zero_knowledge_life,
-        "zero_knowledge_per_answer": lambda: worst.zero_knowledge,
-        "answers_per_second": lambda: sampling * costs.peak(query),
-        "bytes_per_day": lambda: sampling * costs.bytes_per_day(query),
-        "latency": lambda: costs.latency(query, sampling),
-        "money_per_month": lambda: costs.sizing(query, sampling).cost["all"],
-    }
-    found = [
-        Assessment(name, float(limit), reached())
-        for name, reached in figures.items()
-        if (limit := getattr(budget, name))
-    ]
-    if budget.target is not None and support is not None:
-        error = expected_error(
-            float(support[0][-1]), float(support[1][-1]), sampling, _outlook(query, costs)
-        )
-        found.append(Assessment("margin", budget.target, error))
-    return found
+_NO_ERROR = 1e-9
+"""The target of a plan without one: out of reach, so that the error is as small as it can be."""
+_MOST_EPSILON = 1e6
+"""The largest epsilon that a budget may state."""
+_BOUNDING = (
+    "epsilon",
+    "epsilon_per_answer",
+    "sampled",
+    "sampled_per_answer",
+    "zero_knowledge",
+    "zero_knowledge_per_answer",
+    *RESOURCES,
+)
+"""The budgets that bound the parameters from above."""
 
 
 def _most_sampling(query: Query, costs: Costs) -> float:
     """The sampling up to which capacity, bytes, latency and money are kept, whatever the coins are;
     0 if none does."""
     budget, most = query.budget, 1.0
-    if budget.answers_per_second is not None:
-        most = min(most, budget.answers_per_second / costs.peak(query))
-    if budget.bytes_per_day is not None:
-        most = min(most, budget.bytes_per_day / costs.bytes_per_day(query))
-    if budget.latency is not None:
-        most = _kept(lambda sampling: costs.latency(query, sampling), budget.latency, most)
-    if budget.money_per_month is not None:
-        most = _kept(
-            lambda sampling: costs.sizing(query, sampling).cost["all"], budget.money_per_month, most
-        )
+    for name in RESOURCES:
+        limit = getattr(budget, name)
+        if limit is not None:
+            most = _kept(partial(costs.resource, query, name), limit, most)
     return most
 
 
@@ -241,13 +121,13 @@ def _caps(query: Query, one: _Floats, permanent: _Floats) -> _Floats:
 
 
 def _most_sampled(epsilon: _Floats, ceiling: float) -> _Floats:
-    return np.asarray(np.expm1(ceiling) / np.expm1(epsilon))
+    return np.asarray(np.expm1(min(ceiling, 700.0)) / np.expm1(epsilon))
 
 
 def _most_zero_knowledge(epsilon: _Floats, ceiling: float) -> _Floats:
     def kept(sampling: _Floats) -> NDArray[np.bool_]:
         growth = sampling * (2 - sampling) / (1 - sampling) * np.exp(epsilon) + 1 - sampling
-        return np.asarray(growth <= math.exp(ceiling))
+        return np.asarray(growth <= math.exp(min(ceiling, 700.0)))
 
     return boundaries(kept, np.full_like(epsilon, 1 - 1e-12), np.zeros_like(epsilon), 50)
 
@@ -256,9 +136,11 @@ def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) 
     """The query with the sampling and the two coins that its budgets ask for; `query.mechanism` and
     `sampling` are ignored.
 
-    With `steps`, also with the first of these instantaneous steps that meets the target, if the
-    query is memoized. Raises :class:`InfeasiblePlanError` with the nearest achievable error, if the
-    target is infeasible.
+    With a target error, those that give away least; without one, those with the least error that
+    the budgets allow, each of which may be the only one. An answer then costs no more than devices
+    accept by default, unless `epsilon_per_answer` says otherwise. With `steps`, also with the first
+    of these instantaneous steps that meets the target, if the query is memoized. Raises
+    :class:`InfeasiblePlanError` with the nearest feasible budgets, if there are no such parameters.
     """
     choices = [query.instantaneous] if steps is None or not query.memoize else list(steps)
     for step in choices[:-1]:
@@ -271,14 +153,14 @@ def initialize(query: Query, costs: Costs, steps: Sequence[Step] | None = None) 
 
 def _initialized(query: Query, costs: Costs, step: Step) -> Query:
     margin = query.budget.target
-    if margin is None:
-        raise PlanError(
-            "budget.margin or budget.relative_error must be given: a plan needs a target error"
-        )
+    if margin is None and not any(getattr(query.budget, name) for name in _BOUNDING):
+        raise PlanError("at least one budget must be given: a plan needs a target error or a bound")
     setting, error = best_setting(
-        _limits(query, costs, step), _outlook(query, costs), _SPARE * margin
+        _limits(query, costs, step),
+        outlook(query, costs),
+        _NO_ERROR if margin is None else _SPARE * margin,
     )
-    if error > margin * (1 + 1e-9):
+    if margin is not None and error > margin * (1 + 1e-9):
         raise _out_of_reach(query, costs, margin, error)
     planned = _with(query, setting, step)
     _check_crowd(planned, costs)
@@ -287,11 +169,83 @@ def _initialized(query: Query, costs: Costs, step: Step) -> Query:
 
 def _limits(query: Query, costs: Costs, step: Step) -> Limits:
     """The coins and the samplings that the envelope and the budgets leave."""
+    bounds = Bounds(_lowest(query, costs), _most_sampling(query, costs))
+    found = _left(query, step, bounds)
+    if found is None:
+        raise InfeasiblePlanError(
+            "no coins and no sampling are within all budgets and the envelope",
+            _nearest(query, costs, step, bounds),
+        )
+    return found
+
+
+class Bounds(NamedTuple):
+    """The samplings that everything but the coins leaves."""
+
+    least: float
+    most: float
+
+
+def _lowest(query: Query, costs: Costs) -> float:
+    """The least sampling that is worth planning: without a target error, a window must at least be
+    released."""
+    low = 1e-9 if query.envelope is None else query.envelope.sampling[0]
+    if query.budget.target is not None:
+        return low
+    people = outlook(query, costs).people
+    return max(low, min(1.0, query.minimum_cohort / people)) if people else 1.0
+
+
+def _nearest(query: Query, costs: Costs, step: Step, bounds: Bounds) -> dict[str, float]:
+    """For each budget the nearest value with which there are parameters, if it alone is changed."""
+    budget, found = query.budget, {}
+    for name in _BOUNDING:
+        stated = getattr(budget, name)
+        if stated is None:
+            continue
+
+        if name in RESOURCES:
+            reached = costs.resource(query, name, bounds.least)
+            nearest = max(stated, math.ceil(reached) if name == "latency" else reached)
+            free = _with_budget(query, name, None)
+            if _left(free, step, Bounds(bounds.least, _most_sampling(free, costs))) is None:
+                continue
+        else:
+            fits = partial(_fits, query, step, bounds, name)
+            if not fits(math.log(_MOST_EPSILON)):
+                continue
+            nearest = math.exp(
+                boundary(fits, math.log(stated), math.log(_MOST_EPSILON), tolerance=1e-4)
+            )
+        if nearest > stated:
+            found[f"budget.{name}"] = nearest if name == "latency" else _rounded_up(nearest)
+    return found
+
+
+def _with_budget(query: Query, name: str, value: float | None) -> Query:
+    changed: dict[str, Any] = {name: value}
+    return replace(query, budget=replace(query.budget, **changed))
+
+
+def _fits(query: Query, step: Step, bounds: Bounds, name: str, log_epsilon: float) -> bool:
+    """Whether there are parameters if this budget on privacy is e^`log_epsilon`."""
+    return _left(_with_budget(query, name, math.exp(log_epsilon)), step, bounds) is not None
+
+
+def _rounded_up(value: float) -> float:
+    """To four significant digits, and not down by a rounding of doubles either."""
+    scale = 10.0 ** (3 - math.floor(math.log10(value)))
+    return math.ceil(value * scale * (1 + 1e-12)) / scale
+
+
+def _left(query: Query, step: Step, bounds: Bounds) -> Limits | None:
+    """The coins and samplings that are within the bounds and the budgets on privacy; None if there
+    are none."""
     envelope = query.envelope
-    p, q, (low, high) = (
-        (_P, _Q, (1e-9, 1.0))
+    p, q, high = (
+        (_P, _Q, 1.0)
         if envelope is None
-        else (envelope.p or _P, envelope.q or _Q, envelope.sampling)
+        else (envelope.p or _P, envelope.q or _Q, envelope.sampling[1])
     )
     rows = query.most_rows * query.ones
     first = Coins.two(p, q, rows)
@@ -299,17 +253,16 @@ def _limits(query: Query, costs: Costs, step: Step) -> Limits:
     per_answer, life = _epsilon_ceilings(query)
     fits = (coins.epsilon <= per_answer * (1 - 1e-9)) & (permanent <= life * (1 - 1e-9))
     if not fits.any():
-        raise InfeasiblePlanError("no coins inside the envelope are within the budgets", {})
-    caps = np.minimum(
-        np.minimum(_caps(query, coins.epsilon, permanent), _most_sampling(query, costs)), high
-    )
+        return None
+    caps = np.minimum(np.minimum(_caps(query, coins.epsilon, permanent), bounds.most), high)
+    low = bounds.least
     if query.budget.epsilon is not None and not query.memoize:
         total, epochs = query.budget.epsilon, query.answered_epochs
         rate = np.array([sustainable_rate(total, epochs, loss) for loss in coins.epsilon.tolist()])
         caps = np.minimum(caps, rate / coins.epsilon)
     kept = np.flatnonzero(fits & (caps >= low))
     if not kept.size:
-        raise InfeasiblePlanError("no sampling inside the envelope is within the budgets", {})
+        return None
     chosen = Coins(
         [coins.parameters[i] for i in kept.tolist()],
         coins.a[kept],
@@ -325,7 +278,9 @@ def _epsilon_ceilings(query: Query) -> tuple[float, float]:
     each = [
         budget.epsilon_per_answer,
         None if envelope is None else envelope.epsilon_per_answer,
-        _LARGEST,
+        _LARGEST
+        if budget.target is not None or budget.epsilon_per_answer is not None
+        else DEFAULT_CEILING,
     ]
     if budget.epsilon is None:
         life = _LARGEST

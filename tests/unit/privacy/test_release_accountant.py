@@ -39,7 +39,7 @@ from deniable.queries.signed.envelope import Envelope
 from deniable.queries.strata import Stratum
 from deniable.queries.summary import summary
 from deniable.randomness import seeded_source
-from deniable.sizing.query_planning import Costs, assess
+from deniable.sizing.query_costs import Costs, assess
 from toolkit.queries import make_query
 
 SOURCE = Path(deniable.__file__).parent

@@ -21,7 +21,8 @@ from deniable.queries.files import read_query
 from deniable.queries.lasting import silence, silence_words, spending_words
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
-from deniable.sizing.query_planning import STEPS, Costs, assess, initialize
+from deniable.sizing.query_costs import Costs, assess
+from deniable.sizing.query_planning import STEPS, initialize
 from toolkit.crowds import ORIGIN, Crowd, minute_query
 from toolkit.devices import asked, at, make_device, make_policy, signed
 from toolkit.queries import make_query
@@ -436,3 +437,110 @@ buckets = ["[0,1)", "[1,inf)"]
     )
     assert CliRunner().invoke(cli, ["query", "plan", str(file)]).exit_code == 0
     assert read_query(file).instantaneous is None
+
+
+def alone(**budget: Any) -> Query:
+    """A draft with nothing but these budgets."""
+    return draft(margin=None, **budget)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"zero_knowledge_per_answer": 0.4},
+        {"answers_per_second": 50.0},
+        {"bytes_per_day": 40.0},
+        {"latency": 601},
+        {"money_per_month": 3_500.0},
+        {"epsilon": 25.0},
+        {"sampled_per_answer": 0.14},
+    ],
+    ids=str,
+)
+def test_each_budget_decides_alone_and_no_other_parameters_within_it_err_less(
+    budget: dict[str, float],
+) -> None:
+    """Beside random parameters within the same budget, judged by textbook formulas."""
+    query = initialize(alone(**budget), COSTS)
+    assert all(each.met for each in assess(query, COSTS))
+    assert query.epsilon_local <= 3.0, "devices accept no more by default"
+
+    def error(s: float, p: float, q: float) -> float:
+        b = (1 - p) * q
+        lam = np.linspace(b, b + p, 21)
+        pi = np.linspace(0, 1, 21)
+        return float(((lam * (1 - lam) / p**2 - s * pi * (1 - pi)) / s).max())
+
+    planned = error(query.sampling, query.recipe["p"], query.recipe["q"])
+    rng = np.random.default_rng(3)
+    kept = 0
+    for s, p, q in zip(
+        rng.uniform(0.02, 1, 60), rng.uniform(0.02, 0.7, 60), rng.uniform(0.2, 0.8, 60), strict=True
+    ):
+        other = dataclasses.replace(
+            query, sampling=float(s), mechanism={"name": "TwoCoin", "p": float(p), "q": float(q)}
+        )
+        # a device's spending varies: the budget for life pays for 97.5 % of people
+        mean = 60 * s * other.epsilon_local
+        spent = mean + 2 * math.sqrt(mean * other.epsilon_local)
+        lasts = spent <= budget.get("epsilon", math.inf)
+        if lasts and other.epsilon_local <= 3.0 and all(each.met for each in assess(other, COSTS)):
+            kept += 1
+            assert error(s, p, q) >= planned * 0.97
+    assert kept
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"latency": 30},
+        {"money_per_month": 1.0},
+        {"answers_per_second": 1e-6},
+        {"bytes_per_day": 1e-4},
+        {"epsilon_per_answer": 0.001},
+        {"sampled_per_answer": 1e-7},
+        {"zero_knowledge_per_answer": 1e-7, "latency": 3600},
+    ],
+    ids=str,
+)
+def test_an_infeasible_budget_names_the_nearest_with_which_there_is_a_plan(
+    budget: dict[str, float],
+) -> None:
+    with pytest.raises(InfeasiblePlanError) as caught:
+        initialize(alone(**budget), COSTS)
+    ((name, nearest),) = caught.value.nearest.items()
+    key = name.removeprefix("budget.")
+    assert nearest > budget[key]
+    assert initialize(alone(**{**budget, key: nearest}), COSTS)
+    with pytest.raises(InfeasiblePlanError):
+        initialize(
+            alone(**{**budget, key: int(nearest) - 1 if key == "latency" else 0.99 * nearest}),
+            COSTS,
+        )
+
+
+def test_latency_follows_from_the_schedule_and_answers_that_come_too_late_are_counted_as_lost() -> (
+    None
+):
+    """The result is there once the proxies have closed the epoch: `grace` after its end. Of devices
+    that look every 60 seconds and draw a second of 600, those that drew one of the last 60 - 5 s of
+    an epoch of 600 s find it closed, on average those of half a round."""
+    quick = dataclasses.replace(minute_query(), population=None, budget=Budget(latency=20))
+    near = Costs(50_000, grace=5, poll=5, within=30)
+    planned = initialize(quick, near)
+    (latency,) = (each for each in assess(planned, near) if each.name == "latency")
+    assert 5 < latency.reached <= 7
+    assert near.late(planned) == 0
+    with pytest.raises(InfeasiblePlanError) as caught:
+        initialize(quick, Costs(50_000))
+    assert 600 < caught.value.nearest["budget.latency"] <= 602
+
+    every, poll, grace, within = 60, 30, 5, 60
+    slow = Costs(50_000, grace=grace, poll=poll, within=within)
+    rng = np.random.default_rng(1)
+    first = rng.integers(0, poll, 200_000)
+    drawn = first + rng.integers(0, np.minimum(within, every - first))
+    sent = first + -(-(drawn - first) // poll) * poll
+    simulated = (sent >= every + grace).mean()
+    assert slow.late(quick) == pytest.approx(simulated, abs=4 * math.sqrt(0.25 / 200_000))
+    assert simulated > 0.1

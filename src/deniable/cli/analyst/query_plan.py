@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from deniable.cli.analyst.connecting import connect
+from deniable.cli.durations import time_option
 from deniable.cli.helping import command
 from deniable.cli.output import emit, output_options
 from deniable.cli.researcher.plan import number
@@ -19,7 +21,8 @@ from deniable.queries.lasting import silence, spending_words
 from deniable.queries.query import Query
 from deniable.queries.releasing import release_words
 from deniable.sizing.figures import Prices, SizingFigures, read_figures
-from deniable.sizing.query_planning import STEPS, Assessment, Costs, assess, drafted, initialize
+from deniable.sizing.query_costs import Assessment, Costs, assess
+from deniable.sizing.query_planning import STEPS, drafted, initialize
 from deniable.toml_file import TomlFile
 
 __all__ = ["budget_words", "check_budgets", "cost_options", "costs_of", "plan_command"]
@@ -38,10 +41,18 @@ _UNITS = {
     "margin": "± of a window, at 95 %",
 }
 
+_TIMES = {
+    "grace": "How long the proxies keep an epoch open after its end.",
+    "poll": "Time between two rounds of a device.",
+    "within": "Time within which a device sends its answer; 0 for at once.",
+    "early": "Time to the first result of a query that waits for late answers.",
+}
+"""The settings of the system on which a result's latency depends."""
+
 
 def cost_options(command: Any) -> Any:
     """How many people there are, and what running the system costs."""
-    for option in (
+    options: tuple[Callable[[Any], Any], ...] = (
         click.option(
             "--population",
             "people",
@@ -55,6 +66,7 @@ def cost_options(command: Any) -> Any:
             show_default=True,
             help="Fraction of people reachable in an epoch.",
         ),
+        *(time_option(name, text, getattr(Costs, name)) for name, text in _TIMES.items()),
         click.option(
             "--figures",
             "figures_file",
@@ -94,7 +106,8 @@ def cost_options(command: Any) -> Any:
             show_default=True,
             help="Price of a core for an hour.",
         ),
-    ):
+    )
+    for option in options:
         command = option(command)
     return command
 
@@ -124,7 +137,8 @@ def costs_of(query: Query, given: dict[str, Any]) -> Costs | None:
                 }
             )
     prices = Prices(given["price_storage"], given["price_egress"], given["price_core"])
-    return Costs(int(people), figures, prices, given["participation"])
+    times = {name: given[name] for name in _TIMES}
+    return Costs(int(people), figures, prices, given["participation"], **times)
 
 
 def budget_words(query: Query, costs: Costs | None) -> list[str]:
@@ -133,6 +147,12 @@ def budget_words(query: Query, costs: Costs | None) -> list[str]:
     lines = []
     if costs is not None:
         lines = [f"{_UNITS[each.name]}: {_reached(each)}" for each in assess(query, costs)]
+        late = costs.late(query)
+        if late:
+            lines.append(
+                f"{100 * late:.3g} % of the answers come after the proxies have closed their epoch,"
+                " and are lost: --grace must be at least as long as --poll."
+            )
         if query.population is None:
             lines += release_words(query, costs.people * costs.participation)
     elif query.budget.target is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from deniable.cli.analyst.query_file import load_query
+from deniable.cli.durations import time_option
 from deniable.cli.helping import command
 from deniable.cli.output import Part, emit, output_options
 from deniable.cli.person.client import run as client_run
@@ -17,7 +17,7 @@ from deniable.cli.researcher.plan import number
 from deniable.cli.tables import TextTable
 from deniable.errors import ParameterError
 from deniable.mechanisms.protocols.unary import UnaryEncoding
-from deniable.queries.schedule import duration, spoken_duration
+from deniable.queries.schedule import spoken_duration
 from deniable.sizing.demand import Demand
 from deniable.sizing.figures import Prices, SizingFigures, read_figures
 from deniable.sizing.queueing import Run, Stations, simulate
@@ -29,29 +29,6 @@ from deniable.wire.sizes import smallest_class
 __all__ = ["size"]
 
 _POLL: Any = next(option.default for option in client_run.params if option.name == "every")
-_Command = Callable[..., Any]
-
-
-def _seconds(name: str) -> Any:
-    """A duration, as seconds or as '10 min'; 0 means none."""
-
-    def read(_: click.Context, __: click.Parameter, given: str | None) -> int | None:
-        if given is None or given == "0":
-            return None if given is None else 0
-        return duration(name, int(given) if given.isdecimal() else given)
-
-    return read
-
-
-def _time(name: str, text: str, default: int | None = None) -> Callable[[_Command], _Command]:
-    shown = None if default is None else spoken_duration(default)
-    return click.option(
-        f"--{name}",
-        callback=_seconds(name),
-        default=shown,
-        show_default=shown is not None,
-        help=text,
-    )
 
 
 @command()
@@ -65,7 +42,7 @@ def _time(name: str, text: str, default: int | None = None) -> Callable[[_Comman
     required=True,
     help="How many people are asked; 1e6 is accepted.",
 )
-@_time("every", "Epoch length [default: from QUERY, else 1 h].")
+@time_option("every", "Epoch length [default: from QUERY, else 1 h].")
 @click.option(
     "--sampling",
     type=float,
@@ -82,8 +59,8 @@ def _time(name: str, text: str, default: int | None = None) -> Callable[[_Comman
 @click.option(
     "--report-bytes", type=int, help="Bytes per report, for other mechanisms (see deniable plan)."
 )
-@_time("poll", "Time between two rounds of a device, each of which asks for queries.", _POLL)
-@_time("within", "Time within which a device sends its answer; 0 for at once.", Demand.within)
+@time_option("poll", "Time between two rounds of a device, each of which asks for queries.", _POLL)
+@time_option("within", "Time within which a device sends its answer; 0 for at once.", Demand.within)
 @click.option(
     "--collected",
     type=number,
@@ -91,9 +68,9 @@ def _time(name: str, text: str, default: int | None = None) -> Callable[[_Comman
     show_default=True,
     help="Shares per upload, with a collector.",
 )
-@_time("grace", "How long proxies keep an epoch open after its end.", Demand.grace)
-@_time("retention", "How long shares stay in the log.", Demand.retention)
-@_time("history", "How long results are kept.", Demand.history)
+@time_option("grace", "How long proxies keep an epoch open after its end.", Demand.grace)
+@time_option("retention", "How long shares stay in the log.", Demand.retention)
+@time_option("history", "How long results are kept.", Demand.history)
 @click.option(
     "--replication", type=int, default=3, show_default=True, help="Copies of the log in Kafka."
 )

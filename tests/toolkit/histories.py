@@ -19,7 +19,8 @@ from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.request import HistoryRequest
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.history.settings import HistorySettings
-from deniable.aggregator.state import State, Step, connect
+from deniable.aggregator.state import State, connect
+from deniable.aggregator.step import Step
 from deniable.aggregator.windows.granules import form_granules
 from deniable.counts import Counts
 from deniable.queries.query import Query

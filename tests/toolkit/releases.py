@@ -25,7 +25,8 @@ from deniable.aggregator.history.maintenance import HistoryMaintainer
 from deniable.aggregator.history.request import HistoryRequest
 from deniable.aggregator.history.service import epoch_counts
 from deniable.aggregator.history.settings import HistorySettings
-from deniable.aggregator.state import State, Step, connect
+from deniable.aggregator.state import State, connect
+from deniable.aggregator.step import Step
 from deniable.aggregator.windows.closing import close_epoch, revise
 from deniable.counts import Counts
 from deniable.errors import NoReportsError

@@ -16,41 +16,28 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.aggregator.counting.conservation import OUTSIDE, Account, Ledger
-from deniable.aggregator.counting.panes import PaneKey, Panes, Reports
+from deniable.aggregator.counting.panes import PaneKey, Panes
 from deniable.aggregator.history.file_catalogue import stage
 from deniable.aggregator.schema import STATE
+from deniable.aggregator.step import Step, Stored
+from deniable.aggregator.windows.revisions import Revisions
 from deniable.counts import Counts
 from deniable.errors import StateError
 from deniable.service.files.database import one_line
 from deniable.service.files.schemas import transaction
 from deniable.wire.counts import pack_counts, unpack_counts
 
-__all__ = [
-    "NOT_REVISED",
-    "Revision",
-    "State",
-    "Step",
-    "Stored",
-    "connect",
-    "signed",
-    "stored_panes",
-    "unsigned",
-]
+__all__ = ["State", "connect", "signed", "stored_panes", "unsigned"]
 
 _Words = NDArray[np.uint64]
-NOT_REVISED = (
-    "NOT EXISTS (SELECT 1 FROM results AS newer WHERE newer.query = results.query AND newer.number"
-    " = results.number AND newer.revision > results.revision)"
-)
-"""The SQL condition for the newest revision of a window."""
 _FIGURES = tuple(figure.name for figure in fields(Account))
 
 
@@ -83,52 +70,6 @@ def connect(path: str | Path) -> sqlite3.Connection:
     return STATE.connect(Path(path), check=False)
 
 
-@dataclass
-class Stored:
-    """Stored rows of a bucket: the waiting rows of one proxy, or (proxy None) the joined ids."""
-
-    channel: int
-    epoch: int
-    bucket: int
-    proxy: int | None
-    rows: _Words
-
-
-class Revision(NamedTuple):
-    """Which result of a window it is, whether it is the last, its number of answers, and when it
-    was made."""
-
-    number: int
-    final: bool
-    n: int
-    made: int
-
-
-@dataclass
-class Step:
-    """What one step of the engine changes."""
-
-    positions: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """By proxy, partition and channel: the epoch before which the partition is complete."""
-    identities: dict[int, str] = field(default_factory=dict)
-    stored: list[Stored] = field(default_factory=list)
-    panes: Panes = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
-    reports: Reports = field(default_factory=list)
-    """Counted reports that are to be kept."""
-
-    def __bool__(self) -> bool:
-        return bool(
-            self.positions
-            or self.marks
-            or self.identities
-            or self.stored
-            or self.panes
-            or self.ledger
-        )
-
-
 class State:
     """The state of one engine. Only one process at a time may have it open."""
 
@@ -145,6 +86,7 @@ class State:
         except BaseException:
             os.close(self._lock)
             raise
+        self.results = Revisions(self.connection)
         try:
             self._validate_rows()
             self._validate_proxies()
@@ -428,89 +370,6 @@ class State:
             (OUTSIDE if epochs.start == OUTSIDE else signed(channel), epochs.start, epochs.stop),
         )
         return {proxy: Account(*figures) for proxy, *figures in rows}
-
-    def release(
-        self, query: str, window: int, start: int, condition: str, document: str, revision: Revision
-    ) -> None:
-        """Store a result of a window."""
-        self.connection.execute(
-            "INSERT INTO results (query, number, start, condition, document, revision, final, n,"
-            " made) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (query, window, start, condition, document, *revision),
-        )
-
-    def last_revision(self, query: str, window: int) -> Revision | None:
-        """The newest result of a window, if there is one."""
-        row = self.connection.execute(
-            "SELECT revision, final, n, made FROM results WHERE query = ? AND number = ? ORDER BY"
-            " revision DESC LIMIT 1",
-            (query, window),
-        ).fetchone()
-        return None if row is None else Revision(row[0], bool(row[1]), *row[2:])
-
-    def document(self, query: str, window: int, revision: int) -> str:
-        """A stored result of a window, as it was released."""
-        (document,) = self.connection.execute(
-            "SELECT document FROM results WHERE query = ? AND number = ? AND revision = ?",
-            (query, window, revision),
-        ).fetchone()
-        return str(document)
-
-    def revisions_before(self, query: str, window: int) -> tuple[int, list[Revision]]:
-        """The last revised window before a given one that is final, and all its results, first to
-        final; no results if there is no such window.
-        """
-        rows = self.connection.execute(
-            "SELECT number, revision, final, n, made FROM results WHERE query = ?1 AND number ="
-            " (SELECT max(number) FROM results WHERE query = ?1 AND number < ?2 AND final AND"
-            " revision > 0) ORDER BY revision",
-            (query, window),
-        ).fetchall()
-        return rows[0][0] if rows else 0, [Revision(row[1], bool(row[2]), *row[3:]) for row in rows]
-
-    # --- garbage
-
-    def collect_garbage(self, most_rows: int) -> int:
-        """Delete up to this many rows of closed epochs; returns how many were deleted. Call again
-        while there are some."""
-        deleted = 0
-        for table in ("joined", "waiting"):
-            closed = (
-                f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input
-            )
-            cursor = self.connection.execute(
-                f"DELETE FROM {table} WHERE seq IN ({closed})",  # noqa: S608
-                (most_rows - deleted,),
-            )
-            deleted += cursor.rowcount
-        return deleted
-
-    def forget(
-        self, channel: int, before_epoch: int, queries: Iterable[str], before_time: int
-    ) -> None:
-        """Delete accounts and results whose retention has passed."""
-        self.connection.execute(
-            "DELETE FROM accounts WHERE channel = ? AND epoch < ? AND epoch >= 0",
-            (signed(channel), before_epoch),
-        )
-        self.connection.execute(
-            "DELETE FROM closures WHERE channel = ? AND epoch < ?", (signed(channel), before_epoch)
-        )
-        for query in queries:
-            self.connection.execute(
-                "DELETE FROM results WHERE query = ? AND start < ?", (query, before_time)
-            )
-
-    def forget_panes(self, queries: Iterable[str], before_epoch: int) -> None:
-        """Delete panes whose retention has passed, and the granules that have one of them: no
-        granule is ever split."""
-        for query in queries:
-            self.connection.execute(
-                "DELETE FROM panes WHERE query = ? AND epoch < ?", (query, before_epoch)
-            )
-            self.connection.execute(
-                "DELETE FROM granules WHERE query = ? AND first < ?", (query, before_epoch)
-            )
 
 
 Clock = Callable[[], int]

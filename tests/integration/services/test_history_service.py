@@ -21,10 +21,10 @@ from click.testing import CliRunner, Result
 from deniable.aggregator.history.scan import Scan
 from deniable.aggregator.service import Service
 from deniable.aggregator.settings import AggregatorSettings, ProxySource
-from deniable.aggregator.state import Revision
 from deniable.aggregator.web.api import create_app
 from deniable.aggregator.web.tokens import RIGHTS, add_token
 from deniable.aggregator.windows.assembling import assemble
+from deniable.aggregator.windows.revisions import Revision
 from deniable.analyst.analyst import Analyst
 from deniable.cli import cli
 from deniable.errors import HistoryCancelledError, ResponseError
@@ -98,7 +98,7 @@ def running(tmp_path: Path) -> Iterator[RunningAggregator]:
     with filed.state.transaction():
         window = assemble([query], 0, filed.state.panes(query.id, range(1)))
         document, revision = json.dumps(window.to_dict()), Revision(0, True, window.n, filed.now)
-        filed.state.release(query.id, 0, window.start, window.condition, document, revision)
+        filed.state.results.add(query.id, 0, window.start, window.condition, document, revision)
         token, reader = (
             add_token(filed.state.connection, query.analyst, may, 0) for may in (RIGHTS, ["read"])
         )

@@ -13,7 +13,8 @@ from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.operations import controller
 from deniable.aggregator.operations.controller import Controller
 from deniable.aggregator.operations.version_history import versions_of
-from deniable.aggregator.state import Step, stored_panes
+from deniable.aggregator.state import stored_panes
+from deniable.aggregator.step import Step
 from deniable.aggregator.windows.granules import Granule, released_granules
 from deniable.counts import Counts
 from deniable.queries.query import Query

@@ -10,7 +10,7 @@ import pytest
 from deniable.aggregator.counting.catalogue import published
 from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.operations.controller import Change, Controller
-from deniable.aggregator.state import Step
+from deniable.aggregator.step import Step
 from deniable.counts import Counts
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule

@@ -41,8 +41,10 @@ from deniable.aggregator.history.file_catalogue import ensure_slice_key
 from deniable.aggregator.history.settings import HistorySettings
 from deniable.aggregator.operations.capacity import CapacityMeter
 from deniable.aggregator.operations.health import ProxyProgress, health_report
-from deniable.aggregator.state import Clock, State, Step, Stored
+from deniable.aggregator.state import Clock, State
+from deniable.aggregator.step import Step, Stored
 from deniable.aggregator.windows.closing import close_epoch, due_epochs, overdue, revise
+from deniable.aggregator.windows.retention import collect_garbage
 from deniable.errors import ParameterError
 from deniable.logs.share_logs import Reading, ShareLog, unread
 
@@ -175,7 +177,7 @@ class Engine:
         self._garbage = self._garbage or closed > 0
         if self._garbage:
             with self.state.transaction():
-                self._garbage = self.state.collect_garbage(self.limits.garbage) > 0
+                self._garbage = collect_garbage(self.state.connection, self.limits.garbage) > 0
         self._look()
         busy = worked or closed > 0 or self._garbage
         if busy:

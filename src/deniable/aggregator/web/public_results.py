@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from fastapi import FastAPI, Request, Response
 
 from deniable.aggregator.counting.catalogue import published
-from deniable.aggregator.state import NOT_REVISED
 from deniable.aggregator.windows.assembling import tells_accounts
+from deniable.aggregator.windows.revisions import NOT_REVISED
 from deniable.aggregator.windows.stored import SERVED_WINDOW
 from deniable.documents import WrittenAs
 from deniable.errors import RefusedError

@@ -23,7 +23,8 @@ from typing import NamedTuple
 from deniable.aggregator.counting.catalogue import CountedChannel
 from deniable.aggregator.counting.conservation import statement
 from deniable.aggregator.counting.limits import EngineLimits
-from deniable.aggregator.state import Revision, State
+from deniable.aggregator.state import State
+from deniable.aggregator.windows import retention
 from deniable.aggregator.windows.assembling import assemble
 from deniable.aggregator.windows.granules import (
     form_granules,
@@ -32,6 +33,7 @@ from deniable.aggregator.windows.granules import (
     released_granules,
     released_panes,
 )
+from deniable.aggregator.windows.revisions import Revision
 from deniable.aggregator.windows.stored import read_window, window_text
 from deniable.aggregator.windows.window import Window
 from deniable.queries.query import Query
@@ -89,7 +91,7 @@ def close_epoch(
         if epochs is not None:
             form_granules(state.connection, versions, epochs)
     for versions, index in _ending_with(queries, epoch, first):
-        before = state.last_revision(versions[-1].id, index)
+        before = state.results.last(versions[-1].id, index)
         window = _final(
             state, _assembled(state, channel, versions, index, still_open=False), before
         )
@@ -98,12 +100,12 @@ def close_epoch(
     oldest = now - max(limits.retention, channel.grace)
     n_forgotten = channel.schedule.epochs_over(oldest)
     if n_forgotten > 0:
-        state.forget(channel.tag, n_forgotten, queries, oldest)
+        retention.forget(state.connection, channel.tag, n_forgotten, queries, oldest)
     n_forgotten = channel.schedule.epochs_over(
         now - max(limits.retention, limits.pane_retention, channel.grace)
     )
     if n_forgotten > 0:
-        state.forget_panes(queries, n_forgotten)
+        retention.forget_panes(state.connection, queries, n_forgotten)
 
 
 def revise(
@@ -143,7 +145,7 @@ def _revise_window(
     if query.grace is None:
         return False
     end = query.schedule.bounds_of_window(index)[1]
-    before = state.last_revision(query.id, index)
+    before = state.results.last(query.id, index)
     if before is not None and (
         before.final or _doublings(before.made - end, early) >= _doublings(now - end, early)
     ):
@@ -225,7 +227,7 @@ def _final(state: State, window: Window, before: Revision | None) -> Window:
     """
     if before is None or before.n <= window.n:
         return window
-    earlier = read_window(state.document(window.query, window.index, before.number))
+    earlier = read_window(state.results.document(window.query, window.index, before.number))
     held_back = max(0, window.held_back + window.n - earlier.n)
     accounted = replace(
         earlier, conservation=window.conservation, missing=window.missing, nothing=window.nothing
@@ -236,7 +238,7 @@ def _final(state: State, window: Window, before: Revision | None) -> Window:
 def _release(state: State, window: Window, now: int) -> None:
     """Store a result of a window."""
     revision = Revision(window.revision, window.final, window.n, now)
-    state.release(
+    state.results.add(
         window.query, window.index, window.start, window.condition, window_text(window), revision
     )
 
@@ -248,7 +250,7 @@ def _expected(state: State, query: Query, window: Window, now: int) -> int | Non
     For that window, the newest result that was no older than this one is compared with the final
     one.
     """
-    index, earlier = state.revisions_before(query.id, window.index)
+    index, earlier = state.results.before(query.id, window.index)
     if not earlier:
         return None
     end, age = query.schedule.bounds_of_window(index)[1], now - window.end

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from deniable.aggregator.state import NOT_REVISED
+from deniable.aggregator.windows.revisions import NOT_REVISED
 from deniable.aggregator.windows.stored import Detail
 
 __all__ = ["LARGEST_PAGE", "ReleasedWindows"]

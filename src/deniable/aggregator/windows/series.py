@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from deniable.aggregator.state import NOT_REVISED
+from deniable.aggregator.windows.revisions import NOT_REVISED
 from deniable.aggregator.windows.stored import MATRICES, Detail
 from deniable.aggregator.windows.window import Condition, Window
 from deniable.checks import check_confidence

@@ -265,7 +265,7 @@ class _Run:
         windows = system.windows()
         released = []
         for window in windows:
-            revision = system.state.last_revision(query.id, window.index)
+            revision = system.state.results.last(query.id, window.index)
             released.append(0 if revision is None else revision.made - window.end)
         return Played(
             query,

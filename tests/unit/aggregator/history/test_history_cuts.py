@@ -16,7 +16,7 @@ from deniable.aggregator.counting.panes import PaneKey
 from deniable.aggregator.history.answer import STATEMENT
 from deniable.aggregator.history.report_files import STEPS
 from deniable.aggregator.history.request import HistoryRequest
-from deniable.aggregator.state import Step
+from deniable.aggregator.step import Step
 from deniable.aggregator.windows.granules import form_granules
 from deniable.counts import Counts
 from deniable.errors import DeniableError, NoReportsError, ParameterError

@@ -20,7 +20,8 @@ from deniable.aggregator.engines.spark.rows import BatchFigures
 from deniable.aggregator.history.file_catalogue import add_files, note_reports
 from deniable.aggregator.operations.capacity import CapacityMeter
 from deniable.aggregator.operations.health import ProxyHealth, ProxyProgress, health_report
-from deniable.aggregator.state import Clock, State, Step, signed
+from deniable.aggregator.state import Clock, State, signed
+from deniable.aggregator.step import Step
 from deniable.aggregator.windows.closing import close_epoch, overdue, revise
 from deniable.errors import StateError
 

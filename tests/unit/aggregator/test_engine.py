@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from deniable.aggregator.counting.limits import EngineLimits
+from deniable.aggregator.engines import embedded
 from deniable.aggregator.engines.embedded import Engine
 from deniable.aggregator.schema import STATE
 from deniable.aggregator.state import State
@@ -242,21 +243,21 @@ def test_closed_epochs_leave_no_rows_behind(crowd: Crowd) -> None:
         "SELECT (SELECT count(*) FROM joined), (SELECT count(*) FROM waiting)"
     ).fetchone()
     assert left == (0, 0)
-    assert engine._epochs == {}
+    assert len(engine._epochs) == 0
 
 
 def test_what_is_left_of_closed_epochs_is_not_taken_up_again(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(State, "collect_garbage", lambda *_: 0)
+        patched.setattr(embedded, "collect_garbage", lambda *_: 0)
         engine = crowd.engine()
         crowd.answer([1] * 20)
         crowd.answer([1] * 7, proxies=[0])
         crowd.mark(1)
         engine.drain()
         engine = crowd.engine()  # the rows are still in the state
-        assert engine._epochs == {}
+        assert len(engine._epochs) == 0
         assert [health.waiting for health in engine.health] == [0, 0]
         engine.drain()
     assert crowd.accounts() == [
@@ -347,7 +348,7 @@ def test_what_is_kept_is_bounded_by_open_epochs_and_not_by_the_stream(crowd: Cro
         engine.drain()
         ids = sum(
             len(bucket.done)
-            for place in engine._epochs.values()
+            for place in engine._epochs._epochs.values()
             for bucket in place.buckets.values()
         )
         waiting = sum(health.waiting for health in engine.health)

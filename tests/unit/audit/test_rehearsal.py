@@ -175,11 +175,10 @@ def test_answers_that_are_counted_twice_are_reported(monkeypatch: pytest.MonkeyP
 
 
 class LosingIntake(Intake):
-    """A proxy that acknowledges everything and drops every fiftieth share on the way to its log."""
+    """A proxy that acknowledges everything and drops every fiftieth share that it should keep."""
 
-    def _move(self, group: Any, waiting: Any, now: int) -> None:
-        waiting.parts = [part[:, np.arange(part.shape[1]) % 50 != 0] for part in waiting.parts]
-        super()._move(group, waiting, now)
+    def _store(self, group: Any, rows: Any, now: int) -> None:
+        super()._store(group, [part[:, np.arange(part.shape[1]) % 50 != 0] for part in rows], now)
 
 
 def test_a_proxy_that_loses_shares_silently_is_reported() -> None:

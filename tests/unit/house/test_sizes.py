@@ -17,9 +17,7 @@ MOST_COMPLEXITY = 20
 LONGEST_LINE = 100
 
 STILL_LONG = {
-    "aggregator/engines/embedded.py": 475,
     "estimation/estimate.py": 441,
-    "proxy/intake/uploads.py": 490,
     "randomness.py": 441,
 }
 """Modules that are still to come apart, and the lines they may not exceed until then."""

@@ -25,7 +25,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +32,11 @@ from numpy.typing import NDArray
 from deniable.aggregator.counting.blocks import Arrivals, Router, Task, book, join_and_count
 from deniable.aggregator.counting.catalogue import Catalogue, CountedChannel
 from deniable.aggregator.counting.conservation import Ledger
-from deniable.aggregator.counting.join import Bucket, Joined
+from deniable.aggregator.counting.join import Joined
 from deniable.aggregator.counting.limits import EngineLimits
+from deniable.aggregator.counting.log_progress import LogProgress, RestoredLog
 from deniable.aggregator.counting.log_readers import LogReaders
+from deniable.aggregator.counting.open_epochs import OpenEpochs
 from deniable.aggregator.counting.panes import Counted, Reports
 from deniable.aggregator.history.file_catalogue import ensure_slice_key
 from deniable.aggregator.history.settings import HistorySettings
@@ -46,25 +47,12 @@ from deniable.aggregator.step import Step, Stored
 from deniable.aggregator.windows.closing import close_epoch, due_epochs, overdue, revise
 from deniable.aggregator.windows.retention import collect_garbage
 from deniable.errors import ParameterError
-from deniable.logs.share_logs import Reading, ShareLog, unread
+from deniable.logs.share_logs import Reading, ShareLog
 
 __all__ = ["Engine"]
 
 _LOGGER = logging.getLogger("deniable.aggregator")
 _Words = NDArray[np.uint64]
-
-
-@dataclass
-class _Epoch:
-    """The buckets of one channel and epoch."""
-
-    buckets: dict[int, Bucket]
-
-    n_joined: int = 0
-    """Ids of joined messages, kept to detect replays."""
-
-    def n_waiting(self, proxy: int) -> int:
-        return sum(bucket.n_pending(proxy) for bucket in self.buckets.values())
 
 
 class Engine:
@@ -111,26 +99,15 @@ class Engine:
     def _load(self) -> None:
         """Load everything that is kept in memory from the state."""
         n_proxies = len(self.logs)
-        self.positions = self.state.positions()
+        self._progress = LogProgress(self.state)
         self._meter = CapacityMeter(n_proxies)
         self._meter.load(self.state.connection)
-        self._identities = self.state.identities()
-        self._epochs: dict[tuple[int, int], _Epoch] = {}
-        self._marks = self.state.marks()
+        self._epochs = OpenEpochs(n_proxies, self.state.path.parent)
         self._published: tuple[int, int] | None = None
         self._garbage = True
         self._refresh()
-        for part in self.state.stored():
-            bucket = self._bucket(part.channel, part.epoch, part.bucket)
-            if part.proxy is None:
-                bucket.done.add(part.rows)
-                self._epochs[part.channel, part.epoch].n_joined += part.rows.shape[1]
-            else:
-                bucket.restore(part.proxy, part.rows)
-        self._waiting = [
-            sum(epoch.n_waiting(proxy) for epoch in self._epochs.values())
-            for proxy in range(n_proxies)
-        ]
+        self._epochs.load(self.state.stored())
+        self._waiting = self._epochs.waiting()
         self._ahead = False
         self._look()
 
@@ -143,10 +120,6 @@ class Engine:
             self.catalogue = Catalogue.load(self.state.connection)
             self._published = published
             self._fronts, self._firsts = self.state.fronts(), self.state.firsts()
-
-    def _bucket(self, channel: int, epoch: int, number: int) -> Bucket:
-        place = self._epochs.setdefault((channel, epoch), _Epoch({}))
-        return place.buckets.setdefault(number, Bucket(len(self.logs), self.state.path.parent))
 
     def close(self) -> None:
         """Stop the workers. The state and the logs belong to the caller."""
@@ -204,9 +177,9 @@ class Engine:
         """Whether too many shares of a proxy wait, after giving up those that wait in vain."""
         if self._waiting[proxy] > self.limits.most_waiting:
             others = [other for other in range(len(self.logs)) if other != proxy]
-            for (channel, number), epoch in self._epochs.items():
-                if epoch.n_waiting(proxy) and all(
-                    self._marked(other, channel) > number for other in others
+            for channel, number in self._epochs:
+                if self._epochs.n_waiting((channel, number), proxy) and all(
+                    self._progress.marked(other, channel) > number for other in others
                 ):
                     self._give_up(proxy, channel, number)
         return self._waiting[proxy] > self.limits.most_waiting
@@ -214,28 +187,17 @@ class Engine:
     def _checked(self, proxy: int, reading: Reading | None) -> Reading:
         """What was found in a log, if it is the one that was read before; nothing while that is not
         known."""
-        after = self.positions[proxy]
         self._unknown[proxy] = reading is None or reading.more
         if reading is None:
-            return Reading([], after, ())
-        known = self._identities[proxy]
-        if not reading.problem and known in dict(reading.continues) and known != reading.identity:
-            self._go_on_with_restored(proxy, reading)
             return Reading([], self.positions[proxy], ())
-        if not reading.problem and known not in (None, reading.identity):
-            reading = unread(
-                after, "this is not the log that was read before: its identity differs"
-            )
-        if not reading.problem and after and len(reading.position) != len(after):
-            reading = unread(
-                after,
-                f"this log has {len(reading.position)} partitions, and {len(after)} were read"
-                " before",
-            )
+        if restored := self._progress.restored(proxy, reading):
+            self._go_on_with_restored(proxy, str(reading.identity), restored)
+            return Reading([], self.positions[proxy], ())
+        reading = self._progress.checked(proxy, reading)
         self._readings[proxy] = reading._replace(blocks=[], marks=())
         return reading
 
-    def _go_on_with_restored(self, proxy: int, reading: Reading) -> None:
+    def _go_on_with_restored(self, proxy: int, identity: str, log: RestoredLog) -> None:
         """Continue with a log that was restored from a backup of the one that was read: from the
         end of what both have.
 
@@ -243,57 +205,32 @@ class Engine:
         is, is not known. So the epochs that the proxy had not marked, up to the current one, are
         closed without it.
         """
-        names = [identity for identity, _ in reading.continues]
-        since = reading.continues[names.index(str(self._identities[proxy])) :]
-        (read,) = self.positions[proxy]
-        position = min(read, *(offset for _, offset in since))
         now = self.clock()
+        why = f"restored from a backup that ends at offset {log.backed_up}; read up to {log.read}"
         with self.state.transaction():
             for channel in self.catalogue.channels.values():
-                first = max(
-                    self._marked(proxy, channel.tag),
-                    self._firsts[channel.tag],
-                    self._fronts[channel.tag],
-                )
+                tag = channel.tag
+                first = max(self._progress.marked(proxy, tag), self._firsts[tag], self._fronts[tag])
                 past = min(channel.n_epochs, channel.schedule.epochs_over(now) + 1)
                 if first < past:
-                    why = (
-                        f"restored from a backup that ends at offset {since[0][1]}; read up to"
-                        f" {read}"
-                    )
-                    self.state.note_loss(proxy, channel.tag, range(first, past), why)
-                    fields = {
-                        "proxy": self.state.proxies[proxy],
-                        "channel": f"{channel.tag:016x}",
-                        "first_epoch": first,
-                    }
-                    _LOGGER.warning(
-                        "shares lost",
-                        extra={"fields": {**fields, "last_epoch": past - 1, "why": why}},
-                    )
-            self.state.apply(
-                Step(positions={proxy: (position,)}, identities={proxy: str(reading.identity)})
-            )
-        self.positions[proxy], self._identities[proxy] = (position,), reading.identity
-
-    def _marked(self, proxy: int, channel: int) -> int:
-        """The epoch before which a proxy has marked all epochs of a channel, in every partition, as
-        far as it is read."""
-        parts = range(len(self.positions[proxy]))
-        return min(
-            (self._marks.get((proxy, partition, channel), 0) for partition in parts), default=0
-        )
+                    self.state.note_loss(proxy, tag, range(first, past), why)
+                    place: dict[str, object] = {"proxy": self.state.proxies[proxy]}
+                    place |= {"channel": f"{tag:016x}", "first_epoch": first}
+                    fields = place | {"last_epoch": past - 1, "why": why}
+                    _LOGGER.warning("shares lost", extra={"fields": fields})
+            step = Step(positions={proxy: (log.position,)}, identities={proxy: identity})
+            self.state.apply(step)
+        self._progress.apply(step)
 
     def _give_up(self, proxy: int, channel: int, number: int) -> None:
-        epoch = self._epochs[channel, number]
+        n_waiting = self._epochs.n_waiting((channel, number), proxy)
         step = Step()
-        step.ledger.enter((proxy, channel, number), "orphaned", epoch.n_waiting(proxy))
+        step.ledger.enter((proxy, channel, number), "orphaned", n_waiting)
         with self.state.transaction():
             self.state.drop_waiting(channel, number, proxy)
             self.state.apply(step)
-        self._waiting[proxy] -= epoch.n_waiting(proxy)
-        for bucket in epoch.buckets.values():
-            bucket.pending[proxy] = None
+        self._waiting[proxy] -= n_waiting
+        self._epochs.give_up((channel, number), proxy)
 
     # --- counting
 
@@ -316,21 +253,7 @@ class Engine:
                 reading.blocks, reading.partitions or [0] * len(reading.blocks), strict=True
             ):
                 router.route(proxy, content, arrivals, step.ledger, (partition, bits))
-            if reading.position != self.positions[proxy] and (
-                any(reading.position) or reading.marks
-            ):
-                step.positions[proxy] = reading.position
-                if self._identities[proxy] is None and reading.identity is not None:
-                    step.identities[proxy] = reading.identity
-            for mark in reading.marks:
-                place = (proxy, mark.partition, mark.channel)
-                # a proxy may name any number of channels
-                if mark.channel not in self.catalogue.channels:
-                    continue
-                if reading.position[mark.partition] >= mark.offset and mark.epoch > self._marks.get(
-                    place, 0
-                ):
-                    step.marks[place] = max(mark.epoch, step.marks.get(place, 0))
+            self._progress.add(proxy, reading, self.catalogue.channels, step)
         change = [0] * len(self.logs)
         for task, joined, counted, reports in self._executor.map(self._work, arrivals.items()):
             self._book(task, arrivals[task], joined, counted, step, change)
@@ -340,14 +263,10 @@ class Engine:
             with self.state.transaction():
                 self.state.apply(step)
                 self._meter.store(self.state.connection, router.now)
-        for proxy, position in step.positions.items():
-            self.positions[proxy] = position
-        for proxy, identity in step.identities.items():
-            self._identities[proxy] = identity
+        self._progress.apply(step)
         self._waiting = [
             waiting + more for waiting, more in zip(self._waiting, change, strict=True)
         ]
-        self._marks.update(step.marks)
         for proxy, _, _ in step.marks:
             self._marked_at[proxy] = router.now
         return bool(step)
@@ -360,7 +279,7 @@ class Engine:
         reports: Reports = []
         keep = None if self.history is None else reports
         joined, counted = join_and_count(
-            self._bucket(*task), parts, epoch, self.catalogue.channels[channel], keep
+            self._epochs.bucket(task), parts, epoch, self.catalogue.channels[channel], keep
         )
         if self.history is not None and self.history.never:
             reports = [each for each in reports if self.history.keeps(each[0].query)]
@@ -385,7 +304,7 @@ class Engine:
             change[proxy] += sum(rows.shape[1] for rows in parts[proxy]) - duplicates - n_joined
         if n_joined:
             step.stored.append(Stored(*task, None, joined.ids))
-            self._epochs[task[:2]].n_joined += n_joined
+            self._epochs.joined(task[:2], n_joined)
 
     # --- closing
 
@@ -394,7 +313,7 @@ class Engine:
         closed."""
         now, n_closed = self.clock(), 0
         for channel in self.catalogue.channels.values():
-            marked = [self._marked(proxy, channel.tag) for proxy in range(len(self.logs))]
+            marked = [self._progress.marked(proxy, channel.tag) for proxy in range(len(self.logs))]
             front, late = self._fronts[channel.tag], overdue(channel, now, self.limits.patience)
             for epoch, missing in due_epochs(channel, front, marked, late):
                 # an aggregator that is itself behind blames no proxy
@@ -418,8 +337,8 @@ class Engine:
 
     def _close_epoch(self, channel: CountedChannel, epoch: int, missing: Sequence[int]) -> None:
         ledger = Ledger()
-        place = self._epochs.get((channel.tag, epoch), _Epoch({}))
-        waiting = [place.n_waiting(proxy) for proxy in range(len(self.logs))]
+        place = (channel.tag, epoch)
+        waiting = [self._epochs.n_waiting(place, proxy) for proxy in range(len(self.logs))]
         for proxy, n in enumerate(waiting):
             ledger.enter((proxy, channel.tag, epoch), "orphaned", n)
         with self.state.transaction():
@@ -434,16 +353,20 @@ class Engine:
                 self.limits,
             )
         self._fronts[channel.tag] = epoch + 1
-        self._epochs.pop((channel.tag, epoch), None)
+        self._epochs.close(place)
         self._waiting = [total - n for total, n in zip(self._waiting, waiting, strict=True)]
 
     # --- what can be seen of it
 
     @property
+    def positions(self) -> list[tuple[int, ...]]:
+        """How far each proxy's log is counted: one offset per partition."""
+        return self._progress.positions
+
+    @property
     def n_joined(self) -> int:
         """Ids of joined messages of open epochs, kept to detect replays."""
-        # a copy: other threads may call this
-        return sum(epoch.n_joined for epoch in list(self._epochs.values()))
+        return self._epochs.n_joined()
 
     def open_for(self) -> float:
         """Seconds since the end of the oldest epoch that is still open; 0 if no open epoch has
@@ -461,7 +384,7 @@ class Engine:
         channels = self.catalogue.channels.values()
         progress = [
             ProxyProgress(
-                {channel.tag: self._marked(proxy, channel.tag) for channel in channels},
+                {channel.tag: self._progress.marked(proxy, channel.tag) for channel in channels},
                 self._waiting[proxy],
                 self.positions[proxy],
                 last.problem,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 
 from deniable.errors import LogAwayError, ParameterError, RefusedError, WireError
 from deniable.logs.sqlite_log import BlockLog, ProxyLog
+from deniable.proxy.intake.allowances import changed, check_bound, disk_full, over_quota, over_uses
 from deniable.proxy.intake.bound_uses import BoundUses
 from deniable.proxy.intake.commits import Commit, Upload, UploadPart, UploadReceipt
+from deniable.proxy.intake.log_mover import ROWS_PER_BLOCK, LogMover
 from deniable.proxy.intake.open_epochs import OpenEpoch, Waiting
 from deniable.proxy.intake.rules import IntakeRules
 from deniable.proxy.intake.seen import Checker, EpochIds
@@ -34,28 +36,15 @@ from deniable.proxy.intake.spool import Group, Spool
 from deniable.proxy.intake.uploaded_records import UploadedRecords, gather
 from deniable.queries.channels import Channel
 from deniable.service.files.database import free_bytes, lock
-from deniable.service.tokens import Bound
-from deniable.wire.blocks import cut
 from deniable.wire.shares import read_batch
 
 __all__ = ["ROWS_PER_BLOCK", "Intake", "IntakeRules", "Upload", "UploadReceipt"]
 
 _LOGGER = logging.getLogger("deniable.proxy")
 _Words = NDArray[np.uint64]
-ROWS_PER_BLOCK = 512
-"""The target number of rows per block: the prefix has as many bits as that takes, but at most
-`IntakeRules.prefix_bits`."""
 _LARGEST_SEGMENT = 8 << 20
 """Once a spool segment has this many bytes (and `IntakeRules.threshold` shares), no more is added:
 one transaction moves it."""
-_SECONDS_TO_RETRY = 2
-"""Seconds between attempts to reach an unreachable log. Uploads have to wait during an attempt."""
-
-
-def _changed(n: int) -> RefusedError:
-    return RefusedError(
-        "changed", 409, f"{n} of the message ids were sent before with a different share"
-    )
 
 
 class Intake:
@@ -82,9 +71,6 @@ class Intake:
         except BaseException:
             self._lock.close()
             raise
-        self.log_problem = ""
-        """Why the log cannot be written at the moment; empty if it can."""
-        self._retry_at = 0
         self._spool = Spool(folder / "spool")
         self._ids = folder / "ids"
         self._ids.mkdir(mode=0o700, exist_ok=True)
@@ -108,7 +94,7 @@ class Intake:
     def _recover(self) -> None:
         moved = self.log.moved()
         self._spool.remove(moved)
-        self._gone = moved
+        self._mover = LogMover(self.log, self._spool, self.rules, self.counters, moved)
         for block in self.log.open_blocks():
             group = Group(block.channel, block.epoch, block.size_class)
             self._epoch(group).seen.add(block.columns[:2], self._check(block.columns))
@@ -128,6 +114,11 @@ class Intake:
         if group not in self._epochs:
             self._epochs[group] = OpenEpoch(EpochIds(self._ids))
         return self._epochs[group]
+
+    @property
+    def log_problem(self) -> str:
+        """Why the log cannot be written at the moment; empty if it can."""
+        return self._mover.problem
 
     @property
     def n_waiting(self) -> int:
@@ -166,11 +157,7 @@ class Intake:
         An upload is accepted or refused as a whole.
         """
         if self.disk_full:
-            return [
-                RefusedError(
-                    "disk_full", 503, "The proxy's disk is full; retry later.", retry_after=30
-                )
-            ] * len(uploads)
+            return [disk_full()] * len(uploads)
         commit = Commit(
             uploads,
             self._clock(),
@@ -219,12 +206,9 @@ class Intake:
             else np.zeros(part.uploads.size, dtype=bool)
         )
         n_new = part.per_upload(new).tolist()
-        n_same = part.per_upload(found.same).tolist() if found.n_same else [0] * part.uploads.size
-        n_changed = (
-            part.per_upload(~(new | found.same)).tolist()
-            if found.n_changed
-            else [0] * part.uploads.size
-        )
+        none = [0] * part.uploads.size
+        n_same = part.per_upload(found.same).tolist() if found.n_same else none
+        n_changed = part.per_upload(~(new | found.same)).tolist() if found.n_changed else none
         chosen = part.uploads.tolist()
         names = [epoch.used.pseudonym(commit.uploads[i].client) for i in chosen]
         used = epoch.used.of(names).tolist()
@@ -237,9 +221,9 @@ class Intake:
                 continue
             before = used[k] + sent.get(name, 0)
             refusal = (
-                _changed(n_changed[k])
+                changed(n_changed[k])
                 if n_changed[k]
-                else self._over_quota(commit, i, group, channel, before, n)
+                else over_quota(commit.uploads[i], channel, group.epoch, before, n, commit.now)
             )
             if refusal is None:
                 refusal = commit.no_room(n)
@@ -279,35 +263,6 @@ class Intake:
             commit.fresh.setdefault(part.group, []).append(part.rows)
         commit.receipt(i, n_new, already)
 
-    def _over_quota(
-        self, commit: Commit, i: int, group: Group, channel: Channel, used: int, n_new: int
-    ) -> RefusedError | None:
-        allowed = commit.uploads[i].quota
-        if allowed is None:
-            allowed = channel.most_messages
-        if not n_new or used + n_new <= allowed:
-            return None
-        wait = max(1, channel.schedule.end_of_epoch(group.epoch) - commit.now)
-        rule = f"at most {allowed} messages per epoch are accepted under one token"
-        return RefusedError(
-            "quota", 429, f"{rule}, and this upload would make it {used + n_new}", retry_after=wait
-        )
-
-    def _over_uses(self, upload: Upload, n_new: int) -> RefusedError | None:
-        most = None if upload.bound is None else upload.bound.uses
-        if most is None or not n_new or self.uses.of(upload.client) + n_new <= most:
-            return None
-        return RefusedError("token_used", 403, f"this token was good for {most} messages in all")
-
-    def _check_bound(self, bound: Bound, groups: Iterable[tuple[int, int, int]], now: int) -> None:
-        """Refuse what a bound token is not good for."""
-        if bound.ends is not None and now >= bound.ends:
-            raise RefusedError("token_ended", 403, "this token was good for a time that is over")
-        if any(channel != self._tags.get(bound.query) for channel, _, _ in groups):
-            raise RefusedError(
-                "token_query", 403, f"this token is good for the query {bound.query!r} alone"
-            )
-
     def _examine(self, i: int, commit: Commit) -> tuple[list[UploadPart], int]:
         try:
             groups = read_batch(commit.uploads[i].content)
@@ -315,9 +270,9 @@ class Intake:
             raise RefusedError(error.reason, 400, error.detail) from None
         except ParameterError as error:
             raise RefusedError("size_class", 400, f"a share's size class {error.rule}") from None
-        bound = commit.uploads[i].bound
-        if bound is not None:
-            self._check_bound(bound, groups, commit.now)
+        upload = commit.uploads[i]
+        if upload.bound is not None:
+            check_bound(upload.bound, (key[0] for key in groups), self._tags, commit.now)
         parts, n_already, over = [], 0, None
         for key, columns in groups.items():
             group = Group(*key)
@@ -326,25 +281,23 @@ class Intake:
             checks = self._check(columns)
             found = epoch.seen.look(columns[:2], checks)
             if found.n_changed:
-                raise _changed(found.n_changed)
+                raise changed(found.n_changed)
             n_already += found.n_same
             if not found.new.size:
                 continue
-            pseudonym = epoch.used.pseudonym(commit.uploads[i].client)
-            refusal = self._over_quota(
-                commit, i, group, channel, int(epoch.used.of([pseudonym])[0]), found.new.size
+            pseudonym = epoch.used.pseudonym(upload.client)
+            used = int(epoch.used.of([pseudonym])[0])
+            over = over or over_quota(
+                upload, channel, group.epoch, used, found.new.size, commit.now
             )
-            over = over or refusal
             whole = found.new.size == checks.size
             rows = columns if whole else columns[:, found.new]
             parts.append(
                 UploadPart(group, epoch, rows, checks if whole else checks[found.new], pseudonym)
             )
         # A token that is used up first: unlike a quota, it does not become good again.
-        if (
-            refusal := self._over_uses(commit.uploads[i], sum(part.checks.size for part in parts))
-            or over
-        ):
+        n_new = sum(part.checks.size for part in parts)
+        if refusal := over_uses(upload, self.uses.of(upload.client), n_new) or over:
             raise refusal
         return parts, n_already
 
@@ -365,12 +318,9 @@ class Intake:
 
     def _store(self, group: Group, rows: list[_Words], now: int) -> None:
         epoch = self._epochs[group]
-        if (
-            epoch.waiting is not None
-            and epoch.waiting.n >= self.rules.threshold
-            and epoch.waiting.n_bytes >= _LARGEST_SEGMENT
-        ):
-            epoch.moving.append(epoch.waiting)
+        full = epoch.waiting
+        if full and full.n >= self.rules.threshold and full.n_bytes >= _LARGEST_SEGMENT:
+            epoch.moving.append(full)
             epoch.waiting = None
         if epoch.waiting is None:
             epoch.waiting = Waiting(self._spool.begin(group), now)
@@ -383,20 +333,20 @@ class Intake:
     def tick(self) -> None:
         """Flush what is due, close the epochs that are over, and drop a few old blocks."""
         now = self._clock()
-        if self.log_problem and now < self._retry_at:
+        if self._mover.waits(now):
             return
         try:
             for group, epoch in self._epochs.items():
                 if epoch.is_due(now, self.rules):
                     full = epoch.n_waiting >= self.rules.threshold
-                    self._flush(group, now)
+                    self._mover.flush(group, self._epochs[group], now)
                     self.counters["flushes_full" if full else "flushes_due"] += 1
             self._close(now)
             self.counters["dropped"] += self.log.drop_before(now - self.rules.retention)
         except LogAwayError as error:
-            self._note_away(error, now)
+            self._mover.note_away(error, now, self.n_waiting)
         else:
-            self._note_back()
+            self._mover.note_back(self.n_waiting)
 
     def flush(self) -> None:
         """Pass on everything that is waiting, before the proxy stops. If the log is unreachable, it
@@ -404,50 +354,10 @@ class Intake:
         try:
             for group, epoch in self._epochs.items():
                 if epoch.n_waiting:
-                    self._flush(group, self._clock())
+                    self._mover.flush(group, epoch, self._clock())
                     self.counters["flushes_due"] += 1
         except LogAwayError as error:
-            self._note_away(error, self._clock())
-
-    def _note_away(self, error: LogAwayError, now: int) -> None:
-        if not self.log_problem:
-            _LOGGER.warning(
-                "log away", extra={"fields": {"problem": str(error), "waiting": self.n_waiting}}
-            )
-        self.log_problem, self._retry_at = str(error), now + _SECONDS_TO_RETRY
-
-    def _note_back(self) -> None:
-        if self.log_problem:
-            _LOGGER.info("log back", extra={"fields": {"waiting": self.n_waiting}})
-        self.log_problem = ""
-
-    def _flush(self, group: Group, now: int) -> None:
-        epoch = self._epochs[group]
-        while epoch.moving or epoch.waiting is not None:
-            if not epoch.moving and epoch.waiting is not None:
-                epoch.moving, epoch.waiting = [epoch.waiting], None
-            self._move(group, epoch.moving[0], now)
-            del epoch.moving[0]
-
-    def _move(self, group: Group, waiting: Waiting, now: int) -> None:
-        """Move shares to the log and out of the spool."""
-        number = waiting.segment.number
-        columns = np.concatenate(waiting.parts, axis=1)
-        bits = min(
-            self.rules.prefix_bits, max(0, (columns.shape[1] // ROWS_PER_BLOCK).bit_length() - 1)
-        )
-        blocks, _ = cut(
-            *group,
-            columns,
-            max(bits, self.log.partition_bits),
-            self.log.most_rows(group.size_class),
-        )
-        self.log.append(blocks, now, segment=number, forget=self._gone)
-        self._spool.remove([number])
-        waiting.segment.close()
-        self._gone = {number}
-        self.counters["appended"] += columns.shape[1]
-        self.counters["blocks"] += len(blocks)
+            self._mover.note_away(error, self._clock(), self.n_waiting)
 
     def _close(self, now: int) -> None:
         """Declare for each channel up to which epoch the log is complete; later shares for those
@@ -467,7 +377,7 @@ class Intake:
         over = [group for group in self._epochs if group.epoch < marks.get(group.channel, 0)]
         for group in over:
             if self._epochs[group].n_waiting:
-                self._flush(group, now)
+                self._mover.flush(group, self._epochs[group], now)
                 self.counters["flushes_due"] += 1
         self.log.append([], now, marks=marks)
         self._closed.update(marks)

@@ -116,6 +116,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "poll close": ("deniable poll close school.toml --aggregator https://count.example",),
     "poll results": ("deniable poll results school.toml --aggregator https://count.example",),
     "poll codes": ("deniable poll codes 500 school.toml --link LINK",),
+    "poll kit": ("deniable poll kit school.toml --design crosswise",),
+    "poll poster": ("deniable poll poster school.toml",),
     "poll verify": ("deniable poll verify LINK",),
     "poll serve": ("deniable poll serve school.json --port 8080",),
     "proxy": ("deniable proxy new proxy.toml", "deniable proxy run proxy.toml"),

@@ -14,6 +14,8 @@ _COMMANDS = {
     "ask": "poll_trial:ask",
     "serve": "poll_serve:serve",
     "open": "poll_commands:open_command",
+    "kit": "poll_paper:kit",
+    "poster": "poll_paper:poster",
     **{
         name: f"poll_commands:{name}"
         for name in ("new", "check", "close", "codes", "results", "verify")

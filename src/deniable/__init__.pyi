@@ -108,6 +108,7 @@ from deniable.estimation.distances import (
 )
 from deniable.estimation.estimate import Estimate as Estimate
 from deniable.estimation.fit import FitTest as FitTest, fit_test as fit_test
+from deniable.estimation.surveys.group_tests import compare_groups as compare_groups
 from deniable.estimation.regression.imputation import (
     impute_answers as impute_answers,
     pool_imputations as pool_imputations,

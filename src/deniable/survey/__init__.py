@@ -8,7 +8,8 @@ from deniable.survey.columns import (
     write_columns,
     write_questionnaire,
 )
-from deniable.survey.estimating import Survey, estimate_file
+from deniable.survey.estimates import Survey
+from deniable.survey.estimating import estimate_file
 from deniable.survey.files import randomize_file
 from deniable.survey.questions_file import read_questions, write_plan
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from deniable.display import Bar, Display, draw_bars
 from deniable.errors import NoReportsError, ParameterError, SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
+from deniable.estimation.tables.independence import independence_test
 from deniable.estimation.tables.joint import joint
 from deniable.estimation.tables.table import Table
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.mechanisms.reports import Reports, Tally
-from deniable.results import Result
 from deniable.survey.columns import read_questionnaire
+from deniable.survey.estimates import Survey, group_tests
 from deniable.survey.files import (
     Missing,
     Paths,
@@ -38,70 +38,9 @@ from deniable.survey.spelling import cell_text, is_blank
 from deniable.survey.texts import cells_to_reports
 from deniable.table_file import STANDARD_STREAM, TableFormat
 
-__all__ = ["Survey", "estimate_file", "recorded_questionnaire"]
+__all__ = ["estimate_file", "recorded_questionnaire"]
 
 _MOST_GROUPS = 200
-
-
-@dataclass(frozen=True, eq=False)
-class Survey(Result):
-    """The estimates from a file of reports."""
-
-    n: int
-    estimates: dict[str, Estimate]
-    """One per column."""
-    tables: tuple[Table, ...] = ()
-    """The requested joint and conditional tables."""
-    by: str | None = None
-    """The column that people were grouped by."""
-    groups: dict[str, dict[str, Estimate]] = field(default_factory=dict)
-    """The estimate of each column, per group."""
-
-    def __getitem__(self, column: str) -> Estimate:
-        """The estimate of one column."""
-        if column not in self.estimates:
-            raise ParameterError("column", column, f"must be one of {', '.join(self.estimates)}")
-        return self.estimates[column]
-
-    def parts(self) -> list[tuple[str, Estimate]]:
-        """All estimates with what they are about: a column, or a column in one group."""
-        parts = list(self.estimates.items())
-        for group, estimates in self.groups.items():
-            parts += [
-                (f"{name}, {self.by} = {group}", estimate) for name, estimate in estimates.items()
-            ]
-        return parts
-
-    def _display(self, confidence: float = 0.95) -> Display:
-        rows: list[tuple[Any, ...]] = []
-        bars: list[Bar] = []
-        notes: list[str] = []
-        texts: list[tuple[str, ...]] = [("", "", "estimate", f"{100 * confidence:g} % interval")]
-        for name, estimate in self.parts():
-            shown = estimate._display(confidence)
-            rows += [(name, *row) for row in shown.rows]
-            bars += [
-                bar._replace(label=f"{name}: {bar.label}")
-                for bar in shown.bars
-                if not estimate.numeric
-            ]
-            texts += [(name, row[0], row[1], row[-1]) for row in (shown.texts or [])[1:]]
-            notes += [f"{name}: {line}" for line in shown.notes]
-        columns = ("column", "label", "estimate", "stderr", "low", "high")
-        return Display(columns, rows, tuple(notes), bars, "proportion (%)", texts=texts)
-
-    def plot(self, ax: Any = None, *, confidence: float = 0.95) -> Any:
-        """Draw a panel per column and table; returns matplotlib's figure. With `ax`, all
-        proportions go there, and it is returned."""
-        if ax is not None:
-            return draw_bars(self._display(confidence), ax)
-        from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is an extra, and slow to import
-
-        return draw_survey(dict(self.parts()), self.tables)
-
-    def __str__(self) -> str:
-        parts = [f"{name}\n{_indented(str(estimate))}" for name, estimate in self.parts()]
-        return "\n\n".join([*parts, *map(str, self.tables)])
 
 
 @dataclass
@@ -211,11 +150,10 @@ def estimate_file(
     paths = check_paths(path)
     questionnaire = _stated(mechanisms) or recorded_questionnaire(paths)
     known = questionnaire.mechanisms
+    asked_for = len(conditional)
     if by in known:
-        conditional = [
-            *conditional,
-            *(((name,), (str(by),)) for name in _conditioned(known, str(by))),
-        ]
+        others = _conditioned(known, str(by))
+        conditional = [*conditional, *(((name,), (str(by),)) for name in others)]
         by = None
     _check_wishes(
         questionnaire,
@@ -246,18 +184,27 @@ def estimate_file(
             for name, tally in tallies.items()
         }
 
+    crossed = [counts.joint_table((*given, *of), population) for of, given in conditional]
+    groups = {group: estimates(found, None) for group, found in sorted(counts.groups.items())}
+    plain = {
+        group: {name: found for name, found in parts.items() if name not in own}
+        for group, parts in groups.items()
+    }
+    by_answers = zip(conditional[asked_for:], crossed[asked_for:], strict=True)
+    independent = {of[0]: independence_test(table) for (of, _), table in by_answers}
     return Survey(
         counts.rows,
         estimates(counts.tallies, population),
         (
             *(counts.joint_table(table, population) for table in tables),
             *(
-                counts.joint_table((*given, *of), population).conditional(tuple(of), tuple(given))
-                for of, given in conditional
+                table.conditional(tuple(of), tuple(given))
+                for table, (of, given) in zip(crossed, conditional, strict=True)
             ),
         ),
         by,
-        {group: estimates(tallies, None) for group, tallies in sorted(counts.groups.items())},
+        groups,
+        {**group_tests(by, plain), **independent},
     )
 
 
@@ -277,10 +224,6 @@ def _conditioned(mechanisms: Mapping[str, Mechanism], by: str) -> list[str]:
             stacklevel=3,
         )
     return [name for name, able in can.items() if able]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def _check_wishes(

@@ -10,7 +10,8 @@ from deniable.errors import SurveyError
 from deniable.estimation.surveys.weighted import weighted_estimate
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.questionnaire import Questionnaire
-from deniable.survey.estimating import Survey, recorded_questionnaire
+from deniable.survey.estimates import Survey
+from deniable.survey.estimating import recorded_questionnaire
 from deniable.survey.files import Missing, Paths, check_paths
 from deniable.survey.regression_file import SampleColumns, sample_of
 from deniable.survey.rows import read_rows

@@ -280,6 +280,8 @@ def _parts(survey: Survey, confidence: float) -> list[Part]:
         parts += [*([""] if parts else []), *show_display(found._display(confidence), name)]
     for table in survey.tables:
         parts += [*([""] if parts else []), *show_display(table._display(confidence))]
+    if survey.tests:
+        parts += ["", *map(str, survey.tests.values())]
     return parts
 
 
@@ -318,6 +320,10 @@ def _to_dict(survey: Survey, confidence: float) -> dict[str, Any]:
         },
         "tables": [table.to_dict(confidence) for table in survey.tables],
     }
+    if survey.tests:
+        document["tests"] = {
+            name: {**test.to_dict(), "p_value": test.p_value} for name, test in survey.tests.items()
+        }
     if survey.by is not None:
         document["by"] = survey.by
         document["groups"] = {

@@ -26,7 +26,7 @@ from deniable.cli.researcher.survey_options import format_options
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.planning.study import compare_designs
 from deniable.survey.design_file import read_design_estimates
-from deniable.survey.report import write_report
+from deniable.survey.documents.report import write_report
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
 

@@ -29,10 +29,7 @@ from deniable.display import Display, loss_text
 from deniable.errors import MissingExtraError, SurveyError
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.design_file import estimate_designs
-from deniable.survey.estimating import Survey, estimate_file, recorded_questionnaire
-from deniable.survey.refusal import survey_refusal
-from deniable.survey.regression_file import regress_file
-from deniable.survey.report_formats import (
+from deniable.survey.documents.report_formats import (
     Block,
     Heading,
     Paragraph,
@@ -42,6 +39,10 @@ from deniable.survey.report_formats import (
     as_html,
     as_markdown,
 )
+from deniable.survey.estimates import Survey
+from deniable.survey.estimating import estimate_file, recorded_questionnaire
+from deniable.survey.refusal import survey_refusal
+from deniable.survey.regression_file import regress_file
 from deniable.toml_file import TomlFile
 
 __all__ = ["write_report"]
@@ -115,6 +116,9 @@ def _blocks(asked: Mapping[str, Any], folder: Path, confidence: float) -> Iterat
         for table in survey.tables:
             yield Heading(" by ".join(table.axes), 3)
             yield _table(table._display(confidence))
+        if survey.tests:
+            yield Heading("Do groups differ?", 3)
+            yield from (Paragraph(f"{test}.") for test in survey.tests.values())
     for name, estimate in designs.items():
         yield Heading(name, 3)
         yield _table(estimate._display(confidence))

@@ -1,0 +1,1 @@
+"""What is written for people from a survey: reports."""

@@ -401,7 +401,8 @@ def _rekey_all() -> None:
         source._rekey()
 
 
-os.register_at_fork(after_in_child=_rekey_all)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_rekey_all)
 _default = _Keystream(None)
 
 

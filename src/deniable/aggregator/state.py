@@ -11,7 +11,6 @@ joining does not rewrite the waiting rows; both are deleted when their epoch is 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ from deniable.aggregator.windows.revisions import Revisions
 from deniable.counts import Counts
 from deniable.errors import StateError
 from deniable.service.files.database import one_line
+from deniable.service.files.file_lock import lock_file
 from deniable.service.files.schemas import transaction
 from deniable.wire.counts import pack_counts, unpack_counts
 
@@ -75,9 +75,9 @@ class State:
 
     def __init__(self, path: str | Path, proxies: Sequence[str]) -> None:
         self.path, self.proxies = Path(path), tuple(proxies)
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._lock, wait=False)
         except BlockingIOError:
             os.close(self._lock)
             raise StateError(f"another aggregator is running on {path}") from None

@@ -8,7 +8,6 @@ nothing was revealed, or the charge is on record.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
@@ -23,6 +22,7 @@ from deniable.checks import check_loss
 from deniable.checksums import CheckSumError, checked_object, sealed_object
 from deniable.errors import BudgetExceededError, BudgetFileError, ParameterError
 from deniable.privacy.ledger import Accountant, Limit, PrivacyEvent
+from deniable.service.files.file_lock import lock_file
 
 __all__ = ["CuratorBudget"]
 
@@ -184,11 +184,12 @@ class CuratorBudget:
                 os.fsync(file.fileno())
             partial.replace(self.path)
             self._initial = None
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            if os.name == "posix":  # elsewhere a folder cannot be opened, and need not be
+                folder = os.open(self.path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except OSError as error:
             raise BudgetFileError(f"{self.path} cannot be written: {error.strerror}") from None
 
@@ -204,7 +205,7 @@ class CuratorBudget:
             except OSError as error:
                 raise BudgetFileError(f"{name} cannot be written: {error.strerror}") from None
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                lock_file(handle)
                 # Someone may have removed the lock file while we waited: then others lock a
                 # different one.
                 if name.exists() and os.fstat(handle).st_ino == name.stat().st_ino:

@@ -3,7 +3,6 @@ network."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from deniable.errors import ServiceError
+from deniable.service.files.file_lock import lock_file
 
 __all__ = ["cache_folder", "jars", "java"]
 
@@ -62,14 +62,14 @@ def jars(name: str, artifacts: Sequence[str]) -> Path:
         return folder
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(cache / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(cache / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise ServiceError(
             f"the cache {cache} cannot be written: {error.strerror}; ${CACHE_VARIABLE} names"
             " another"
         ) from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache) as work:
                 _copy(Path(work), artifacts)

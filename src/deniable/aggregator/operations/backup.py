@@ -10,7 +10,6 @@ revision numbers (:mod:`deniable.aggregator.windows.closing`).
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -41,6 +40,7 @@ from deniable.service.files.backups import (
     restore_missing,
     restored_settings,
 )
+from deniable.service.files.file_lock import lock_file
 from deniable.service.http.reading import ask
 
 __all__ = ["back_up_aggregator", "restore_aggregator"]
@@ -217,9 +217,9 @@ def restore_aggregator(
 def _alone(state: Path) -> Iterator[None]:
     """Make sure that no aggregator is running on a state."""
     state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(f"{state}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(f"{state}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(handle, wait=False)
         yield
     except BlockingIOError:
         raise BackupError(f"another aggregator is running on {state}: stop it first") from None

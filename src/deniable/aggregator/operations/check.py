@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import shutil
@@ -16,6 +15,7 @@ from deniable.errors import MissingExtraError, ParameterError
 from deniable.logs.kafka_check import check_topic
 from deniable.logs.sqlite_log import LogReader
 from deniable.queries.signed.keys import AnalystKey
+from deniable.service.files.file_lock import lock_file
 from deniable.service.inspection import SECONDS_TO_REACH, Inspection
 
 __all__ = ["check_aggregator"]
@@ -52,7 +52,7 @@ def _is_running(settings: AggregatorSettings) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(handle, wait=False)
     except BlockingIOError:
         return True
     finally:

@@ -128,7 +128,7 @@ class AnalystKey:
         that others can read is refused.
         """
         path = Path(path)
-        if path.exists() and path.stat().st_mode & 0o077:
+        if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077:
             mode = path.stat().st_mode & 0o777
             raise KeyFileError(
                 f"{path} has mode {mode:04o} and must have 0600: others could sign as you (chmod"

@@ -11,7 +11,6 @@ own. Several processes may write.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 from deniable.errors import AuditLogError, ParameterError
 from deniable.queries.times import iso_time
 from deniable.service.files.database import storage_reason
+from deniable.service.files.file_lock import lock_file, unlock_file
 
 __all__ = [
     "DAMAGED",
@@ -275,7 +275,7 @@ class ChainedLines:
                 ) from None
             finally:
                 if self._fd >= 0:
-                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                    unlock_file(self._fd)
 
     def _stored(self) -> _Stored:
         """The contents of the head file. A new log has one before its first line: if it is missing,
@@ -292,10 +292,8 @@ class ChainedLines:
         moved away."""
         while True:
             if self._fd < 0:
-                self._fd = os.open(
-                    self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-                )
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            lock_file(self._fd)
             ours = os.fstat(self._fd)
             with suppress(FileNotFoundError):
                 named = self.path.stat()
@@ -375,7 +373,7 @@ class ChainedLines:
         text = json.dumps(
             {"lines": stored.head.lines, "hash": stored.head.hash, "size": stored.size}
         )
-        fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             _write_all(fd, text.encode())
             os.fsync(fd)

@@ -90,6 +90,8 @@ def number(draw: random.Random, depth: int = 2) -> str:
             f"floor({inner()})",
             f"nullif({inner()}, 1)",
             f"sign({inner()})",
+            f"(:epoch_start / 3600 - {inner()})",
+            "(@epoch_end - $epoch_start) / 3600",
         ]
     )
 
@@ -148,6 +150,9 @@ def statement(draw: random.Random, kind: str) -> str:
                 "SELECT CAST(city AS BLOB) FROM trips",
                 "SELECT printf('%s', city) FROM trips",
                 "SELECT * FROM walks",
+                f"SELECT {what} FROM trips WHERE n > ?",
+                f"SELECT {what} + :epoch FROM trips",
+                f"SELECT {what}, :epoch_start, :epoch_end, :third FROM trips",
                 "SELECT city FROM (SELECT * FROM trips NATURAL JOIN walks)",
                 "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT x FROM a",
             ]
@@ -188,7 +193,7 @@ def draw_places(n: int, most: int) -> list[int]:
     return [(7 * n + 3 + i) % n for i in range(min(n, most))]
 
 
-def python_answer(vault: Vault, given: Query) -> dict[str, Any]:
+def python_answer(vault: Vault, given: Query, epoch: int) -> dict[str, Any]:
     """What the Python client makes of a query."""
     try:
         n_columns = sandbox.compiles(sandbox.granted(vault), given.sql, deadline=30)
@@ -199,7 +204,13 @@ def python_answer(vault: Vault, given: Query) -> dict[str, Any]:
     if n_columns not in (None, 1):
         return {"refused": "columns"}
     task = sandbox.SandboxTask(
-        given.sql, given.buckets.plain, given.rows, given.most_rows, given.ones, None
+        given.sql,
+        given.buckets.plain,
+        given.rows,
+        given.most_rows,
+        given.ones,
+        None,
+        given.schedule.bounds_of_epoch(epoch),
     )
     found = sandbox.answer(vault, task, draw_places, within=120, deadline=30).buckets
     last = len(given.buckets.labels) - 1 if all(column.other for column in given.columns) else -1
@@ -244,10 +255,14 @@ def test_both_clients_answer_generated_sql_alike(
         "grant": KINDS,
         "tables": {table: [{**row, "secret": 7} for row in each] for table, each in rows.items()},
     }
-    lines = [json.dumps(head), *(json.dumps({"query": q.content.decode()}) for q in asked)]
+    epochs = [i % 7 for i in range(len(asked))]
+    lines = [
+        json.dumps({"query": given.content.decode(), "epoch": epoch})
+        for given, epoch in zip(asked, epochs, strict=True)
+    ]
     said = subprocess.run(  # noqa: S603 - our own file
         [shutil.which("node") or "node", str(CLIENT / "test" / "run_sql.mjs")],
-        input="\n".join(lines) + "\n",
+        input="\n".join([json.dumps(head), *lines]) + "\n",
         capture_output=True,
         text=True,
         check=False,
@@ -257,8 +272,8 @@ def test_both_clients_answer_generated_sql_alike(
     answers = [json.loads(line) for line in said.stdout.splitlines()]
     assert len(answers) == len(asked)
     outcomes: Counter[str] = Counter()
-    for given, answer in zip(asked, answers, strict=True):
-        expected = python_answer(made, given)
+    for given, epoch, answer in zip(asked, epochs, answers, strict=True):
+        expected = python_answer(made, given, epoch)
         assert answer == expected, given.sql
         outcomes[expected.get("refused") or str(expected["found"][0][0])] += 1
     assert outcomes["not shared"] > 2

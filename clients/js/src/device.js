@@ -30,7 +30,7 @@ import { Threshold } from "./words.js";
  * What an app has for a query: its rows, or why what it asks is not granted; null as long as a person
  * has not filled in a form. Which of these it is must not depend on what the rows hold. `find` gives the
  * true answers, each a list of `ones` buckets, where the rows themselves stay elsewhere.
- * @typedef {{rows: Value[][]} | {find: (words: Words) => Promise<number[][]>} | {refusal: Refusal} | null} Source
+ * @typedef {{rows: Value[][]} | {find: (words: Words, epoch: number) => Promise<number[][]>} | {refusal: Refusal} | null} Source
  */
 
 /**
@@ -155,7 +155,7 @@ const answerEpoch = async (state, policy, asked, stratum, epoch, now, source, wo
   /** @type {number | null} */
   let charge = null;
   if (chosen) {
-    const sets = "rows" in source ? truth(query, source.rows, scope && scope.hash, words) : await source.find(words);
+    const sets = "rows" in source ? truth(query, source.rows, scope && scope.hash, words) : await source.find(words, epoch);
     charge = make();
     out.cost = cost.toString();
     out.reports = scope ? memoized(state, query, scope, sets, epoch, words) : query.mechanism.draw(sets, words);

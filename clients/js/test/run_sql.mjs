@@ -25,6 +25,6 @@ for await (const line of createInterface({ input: process.stdin })) {
   const source = await rows(new Query(given.query), state, policy);
   if (!source) throw new TypeError("SQL does not wait for anybody");
   if ("refusal" in source) console.log(JSON.stringify({ refused: source.refusal.reason }));
-  else if ("find" in source) console.log(JSON.stringify({ found: await source.find(words) }));
+  else if ("find" in source) console.log(JSON.stringify({ found: await source.find(words, given.epoch ?? 0) }));
 }
 process.exit(0);

@@ -75,7 +75,9 @@ def made_pair(query: Query, folder: Path) -> VaultPair:
 def _answer(query: Query, vault: Vault) -> int | None:
     """The bucket of the first row; None if there is none, or if the SQL fails."""
     try:
-        rows = sandbox.run(vault, query.statement, isolated=False)
+        rows = sandbox.run(
+            vault, query.statement, isolated=False, epoch=query.schedule.bounds_of_epoch(0)
+        )
     except SandboxError:
         return None
     if len(rows) != 1 or len(rows[0]) != len(query.columns):

@@ -39,7 +39,7 @@ from deniable.client.payment import Payment
 from deniable.client.permanent_answers import PermanentAnswers
 from deniable.client.policy import Policy
 from deniable.client.reading import ConfinedReader, Stop
-from deniable.client.receipts import Receipt
+from deniable.client.receipts import Receipt, fault_words
 from deniable.client.sandbox import interface as sandbox
 from deniable.client.storage.store import Store, StoreTransaction
 from deniable.client.upload import Polled, Transport, Uploaded, fetch_queries, upload
@@ -275,7 +275,7 @@ class Device(ConfinedReader):
                 raise Stop("refused", "patterns", str(error)) from None
             epoch = self._epoch(transaction, query, now)
             self._step("allowed")
-            cost, accountant = self._answer(transaction, query, epoch, now)
+            cost, accountant, fault = self._answer(transaction, query, epoch, now)
         except QueryError as error:
             return Receipt.of_refusal(error, query, now)
         except Stop as stop:
@@ -288,7 +288,7 @@ class Device(ConfinedReader):
             now,
             "answered",
             "",
-            replay_words(query),
+            ". ".join(words for words in (replay_words(query), fault_words(fault)) if words),
             *names,
             epoch,
             cost,
@@ -316,9 +316,9 @@ class Device(ConfinedReader):
 
     def _answer(
         self, transaction: StoreTransaction, query: Query, epoch: int, now: int
-    ) -> tuple[Fraction, Accountant]:
-        """Draw, charge and queue one epoch's answer; returns its cost, and the accountant
-        afterwards."""
+    ) -> tuple[Fraction, Accountant, str]:
+        """Draw, charge and queue one epoch's answer; returns its cost, the accountant afterwards,
+        and which fault of the device's own kept it from reading its data, if any."""
         policy = self.policy
         transaction.outbox.drop_expired(now)
         if transaction.outbox.n_queued() + query.most_rows * len(
@@ -351,9 +351,12 @@ class Device(ConfinedReader):
         chosen = bool(encoding.sample(query, 1, stratum, self.source)[0])
         self._step("sampled")
         reports = charge = None
+        fault = ""
         if chosen:
             kept = PermanentAnswers.of(transaction, query) if query.memoize else None
-            found = self._found(query, kept)
+            found = self._found(query, kept, epoch)
+            if fault := found.fault:
+                transaction.journal.count(f"answers without data: {fault}")
             self._step("read")
             charge = payment.make()
             self._step("charged")
@@ -377,7 +380,7 @@ class Device(ConfinedReader):
             self._step("queued")
         if not chosen:
             raise Stop("sampled out", "", "")
-        return payment.cost, payment.accountant
+        return payment.cost, payment.accountant, fault
 
     def _reports(
         self,

@@ -124,15 +124,25 @@ class ConfinedReader:
         transaction.keep_granted(shape)
         return shape
 
-    def _found(self, query: Query, kept: PermanentAnswers | None) -> sandbox.SandboxAnswer:
+    def _found(
+        self, query: Query, kept: PermanentAnswers | None, epoch: int
+    ) -> sandbox.SandboxAnswer:
         """The buckets of the true answer, always `most_rows` of them, whatever the data and
         whatever goes wrong."""
         memo = None if kept is None else kept.memo
         task = sandbox.SandboxTask(
-            query.statement, query.buckets.plain, query.rows, query.most_rows, query.ones, memo
+            query.statement,
+            query.buckets.plain,
+            query.rows,
+            query.most_rows,
+            query.ones,
+            memo,
+            query.schedule.bounds_of_epoch(epoch),
         )
         try:
             return self._read(query, task)
+        except _Late:
+            return task.nothing()._replace(fault=sandbox.BUSY)
         except Exception:  # any error here may be caused by the data, and silence would reveal it
             return task.nothing()
 

@@ -11,7 +11,7 @@ from deniable.errors import QueryError
 from deniable.queries.query import Query
 from deniable.queries.times import iso_time
 
-__all__ = ["Receipt", "ReceiptDocument"]
+__all__ = ["Receipt", "ReceiptDocument", "fault_words"]
 
 
 class ReceiptDocument(TypedDict):
@@ -49,8 +49,8 @@ It cost 0.5; 1.5 is left for City.
     reason: str
     """Why it was refused, in a word or two."""
     detail: str
-    """What was refused and why; of an answer, what its replays lose together and whether they can
-    be linked."""
+    """What was refused and why; of an answer, what its replays lose together, whether they can be
+    linked, and whether the device could not read its data."""
     analyst: str
     query: str
     serial: int
@@ -150,6 +150,12 @@ It cost 0.5; 1.5 is left for City.
             "times": self.times,
         }
         return dict(document)
+
+
+def fault_words(fault: str) -> str:
+    """What a receipt says of an answer for which the device could not read its data, through a
+    fault of its own. Nobody else is told."""
+    return f"It did not say anything about your data, because {fault}" if fault else ""
 
 
 def _short(epsilon: Fraction) -> str:

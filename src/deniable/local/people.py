@@ -134,7 +134,9 @@ def answers_of_vaults(query: Query, vaults: Iterable[Vault]) -> Answers:
     found: list[list[int]] = []
     for vault in vaults:
         try:
-            rows: Any = sandbox.run(vault, query.statement, isolated=False)
+            rows: Any = sandbox.run(
+                vault, query.statement, isolated=False, epoch=query.schedule.bounds_of_epoch(0)
+            )
         except SandboxError:
             # it fails for the first one: most likely for a reason that the owner of the data can
             # fix

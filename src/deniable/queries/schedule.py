@@ -140,6 +140,10 @@ class Schedule:
         """The first second after an epoch."""
         return self.origin + (epoch + 1) * self.every
 
+    def bounds_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Start and end of an epoch."""
+        return self.start_of_epoch(epoch), self.end_of_epoch(epoch)
+
     def epochs_over(self, time: int) -> int:
         """How many epochs, counted from the first, have ended at a time.
 

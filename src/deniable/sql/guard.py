@@ -33,6 +33,7 @@ __all__ = [
     "REASONS",
     "Cell",
     "DisallowedSqlError",
+    "Epoch",
     "GrantedCopy",
     "Shape",
     "check_text",
@@ -72,7 +73,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 16,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 256,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 2,  # :epoch_start and :epoch_end
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
@@ -86,6 +87,7 @@ _LIMIT_WORDS = (
     "too long",
     "variable number",
 )
+_PARAMETERS = ("epoch_start", "epoch_end")
 _UNREADABLE = "a cell cannot be read as a number or as UTF-8 text"
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Possessive: a comment that ended is not tried again with a later end, which would double the time
@@ -98,6 +100,10 @@ _START = re.compile(
 Cell = int | float | str | None
 Shape = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 """What is granted: tables, each with its columns, each with its affinity."""
+Epoch = tuple[int, int]
+"""When the epoch that a query is answered for begins and ends, in Unix seconds: `:epoch_start` and
+`:epoch_end` in its SQL. The query and the clock decide them, for all devices alike."""
+_NO_EPOCH = (0, 0)
 
 
 REASONS = ("not shared", "forbidden", "bad sql", "complex", "deadline", "rows", "memory", "cell")
@@ -215,10 +221,10 @@ class GrantedCopy:
         self._clock.close()
 
     def query(
-        self, sql: str, max_rows: int, max_memory: int, deadline: float
+        self, sql: str, epoch: Epoch, max_rows: int, max_memory: int, deadline: float
     ) -> tuple[list[str], list[tuple[Cell, ...]]]:
         """The column names and rows of one SELECT, or :class:`DisallowedSqlError`."""
-        cursor = self._execute(sql, max_memory, deadline)
+        cursor = self._execute(sql, epoch, max_memory, deadline)
         try:
             rows = self._fetch(cursor, max_rows, max_memory)
             return [column[0] for column in cursor.description], rows
@@ -239,17 +245,17 @@ class GrantedCopy:
 
         SQLite lists its program instead: `ResultRow` gives out a row, of p2 columns.
         """
-        cursor = self._execute("EXPLAIN " + sql, max_memory, deadline)
+        cursor = self._execute("EXPLAIN " + sql, _NO_EPOCH, max_memory, deadline)
         counts = [row[3] for row in cursor if row[1] == "ResultRow"]
         cursor.close()
         return counts[0] if counts else None
 
-    def _execute(self, sql: str, max_memory: int, deadline: float) -> sqlite3.Cursor:
+    def _execute(self, sql: str, epoch: Epoch, max_memory: int, deadline: float) -> sqlite3.Cursor:
         self._refused = None
         self._deadline, self._ends = deadline, process_time() + deadline
         cursor = self._db.cursor()
         try:
-            return cursor.execute(sql)
+            return cursor.execute(sql, dict(zip(_PARAMETERS, epoch, strict=True)))
         except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
             cursor.close()
             raise self._refused or _explain(error, max_memory) from None
@@ -378,6 +384,10 @@ def _explain(error: Exception, max_memory: int) -> DisallowedSqlError:  # noqa: 
         return DisallowedSqlError("memory", too_much(max_memory))
     if "one statement at a time" in message:
         return DisallowedSqlError("forbidden", "only one statement is allowed")
+    if isinstance(error, sqlite3.ProgrammingError):  # Python's, about the text's parameters
+        return DisallowedSqlError(
+            "forbidden", "the only parameters are :epoch_start and :epoch_end"
+        )
     if not name:  # not SQLite's words but Python's, which quote the text that they cannot decode
         return DisallowedSqlError("cell", _UNREADABLE)
     if name == "SQLITE_TOOBIG" and "statement" not in message:

@@ -93,6 +93,24 @@ def test_the_right_bucket_is_answered(tmp_path: Path) -> None:
     assert said(device) == [[3]]
 
 
+def test_sql_can_ask_for_what_happened_in_the_epoch_that_is_answered_for(tmp_path: Path) -> None:
+    every = asked().schedule.every
+    sql = (
+        f"SELECT (:epoch_start - {ORIGIN}) / {every} + (:epoch_end - :epoch_start) / {every} / 2.0"
+    )
+    query = asked(sql=f"{sql} FROM trips", mechanism=CERTAIN)
+    device = make_device(tmp_path, query, policy=make_policy(query, **GENEROUS))
+    # late in its epoch as well as at its start
+    for epoch, second in ((0, 0), (2, every - 1), (5, 1)):
+        assert device.answer(signed(query), at(epoch, second)).outcome == "answered"
+    assert said(device) == [[0], [2], [5]]
+    other = asked(sql="SELECT :epoch FROM trips", id="other")
+    (tmp_path / "b").mkdir()
+    refused = make_device(tmp_path / "b", other).answer(signed(other), at(0))
+    assert (refused.outcome, refused.reason) == ("refused", "forbidden SQL")
+    assert ":epoch_start and :epoch_end" in refused.detail
+
+
 def test_one_answer_an_epoch_whatever_the_version_and_whatever_the_clock_does(
     tmp_path: Path,
 ) -> None:

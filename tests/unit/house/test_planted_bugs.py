@@ -160,7 +160,7 @@ def sampling_after_reading(patch: Patch) -> None:
 
     def sample(query: Any, n: int, strata: Any, source: Any) -> Any:
         chosen = real_sample(query, n, strata, source)
-        return chosen & (max(now[0]._found(now[1], None).buckets) >= 0)
+        return chosen & (max(now[0]._found(now[1], None, 0).buckets) >= 0)
 
     patch.setattr(Device, "_answer", answer)
     patch.setattr(encoding, "sample", sample)

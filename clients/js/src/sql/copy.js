@@ -7,7 +7,7 @@
  */
 
 import { CALENDAR, readTime } from "./calendar.js";
-import { DisallowedSql, FUNCTIONS, LIMITS, checkText, explain, fold, quoted, skipBlanks } from "./rules.js";
+import { DisallowedSql, FUNCTIONS, LIMITS, PARAMETERS, checkText, explain, fold, quoted, skipBlanks } from "./rules.js";
 
 /** @typedef {import("../buckets.js").Value} Value */
 /** @typedef {"INTEGER" | "REAL" | "TEXT"} Kind */
@@ -247,29 +247,47 @@ export class GrantedCopy {
     };
   }
 
+  /**
+   * A compiled SELECT whose parameters stand for the start and the end of an epoch.
+   * @param {string} sql @param {number[]} epoch
+   */
+  prepareFor(sql, epoch) {
+    const { capi } = this.sqlite;
+    checkText(sql);
+    const statement = this.prepare(this.db, sql);
+    for (let i = 1; i <= capi.sqlite3_bind_parameter_count(statement); i++) {
+      const name = capi.sqlite3_bind_parameter_name(statement, i)?.slice(1);
+      const place = PARAMETERS.indexOf(name);
+      if (place < 0) {
+        capi.sqlite3_finalize(statement);
+        throw new DisallowedSql("forbidden", "the only parameters are :epoch_start and :epoch_end");
+      }
+      this.bind(statement, i, epoch[place], "INTEGER");
+    }
+    return statement;
+  }
+
   /** How many columns a SELECT returns, if that is known before it runs. It is not run. @param {string} sql @returns {number | null} */
   compile(sql) {
     this.refused = null;
-    checkText(sql);
     /** @type {number | null} */
     let n = null;
     // Some builds of SQLite explain functions that they do not have.
-    this.sqlite.capi.sqlite3_finalize(this.prepare(this.db, sql));
+    this.sqlite.capi.sqlite3_finalize(this.prepareFor(sql, [0, 0]));
     this.step(this.db, this.prepare(this.db, `EXPLAIN ${sql}`), (row) => {
       if (row[1] === "ResultRow") n ??= Number(row[3]);
     });
     return n;
   }
 
-  /** The rows of one SELECT. @param {string} sql @param {{maxRows: number, maxMemory: number, deadline: number}} limits milliseconds @returns {Value[][]} */
-  query(sql, { maxRows, maxMemory, deadline }) {
+  /** The rows of one SELECT. @param {string} sql @param {number[]} epoch its start and end @param {{maxRows: number, maxMemory: number, deadline: number}} limits milliseconds @returns {Value[][]} */
+  query(sql, epoch, { maxRows, maxMemory, deadline }) {
     this.refused = null;
     this.ends = performance.now() + deadline;
-    checkText(sql);
     /** @type {Value[][]} */
     const rows = [];
     let size = 0;
-    this.step(this.db, this.prepare(this.db, sql), (row) => {
+    this.step(this.db, this.prepareFor(sql, epoch), (row) => {
       if (rows.length === maxRows) throw this.refuse("rows", "the query returns too many rows");
       for (const cell of row) size += CELL_BYTES + (typeof cell === "string" ? 3 * cell.length : 0);
       if (size > maxMemory) throw this.refuse("memory", "the query needs too much memory");

@@ -108,14 +108,14 @@ export const sqlRows = async ({ grant, sqlite, tables, maxRows = 10_000, maxMemo
     return verdict;
   };
 
-  /** The buckets of the answer, of the worker that has the rows. @param {Query} query @param {State} state @param {number} deadline @param {number} ends @param {Draw} draw */
-  const read = async (query, state, deadline, ends, draw) => {
+  /** The buckets of the answer, of the worker that has the rows. @param {Query} query @param {State} state @param {number} epoch @param {number} deadline @param {number} ends @param {Draw} draw */
+  const read = async (query, state, epoch, deadline, ends, draw) => {
     const left = () => Math.max(0, ends - performance.now());
     const rows = await Promise.all(shape.map(async ([table, columns]) => cells(columns, tables ? await tables(table) : recorded(state, table))));
     const worker = await start(left());
     try {
       const limits = { maxRows, maxMemory, deadline: deadline * second };
-      const task = { query: write(query.tree), shape, rows, secret: query.memoize ? state.secret : "", limits };
+      const task = { query: write(query.tree), epoch: [query.endOf(epoch - 1), query.endOf(epoch)], shape, rows, secret: query.memoize ? state.secret : "", limits };
       const most = query.ones > 1 && query.given.rows !== "all" ? [1, query.ones] : [Math.max(query.mostRows, query.ones)];
       let draws = 0;
       const said = await exchange(worker, task, left(), (each) =>
@@ -133,7 +133,7 @@ export const sqlRows = async ({ grant, sqlite, tables, maxRows = 10_000, maxMemo
     const refusal = await compiled(query, deadline);
     if (refusal) return { refusal };
     return {
-      async find(words) {
+      async find(words, epoch) {
         const { mostRows, ones, buckets } = query;
         const within = (deadline + (policy.slot ? START_UP : UNHURRIED)) * second;
         const ends = performance.now() + within;
@@ -146,7 +146,7 @@ export const sqlRows = async ({ grant, sqlite, tables, maxRows = 10_000, maxMemo
           if (late) throw new Error("the coins are for others now");
           return words.some(n, most);
         };
-        const attempt = read(query, state, deadline, ends, guarded).catch(() => null);
+        const attempt = read(query, state, epoch, deadline, ends, guarded).catch(() => null);
         const found = (await (over ? Promise.all([Promise.race([attempt, over]), over]).then(([first]) => first) : attempt)) ?? none;
         late = true;
         return Array.from({ length: mostRows }, (_, i) => Array.from(/** @type {ArrayLike<number>} */ (found)).slice(i * ones, (i + 1) * ones));

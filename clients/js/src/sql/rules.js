@@ -30,10 +30,12 @@ export const LIMITS = {
   FUNCTION_ARG: 16,
   ATTACHED: 0,
   LIKE_PATTERN_LENGTH: 256,
-  VARIABLE_NUMBER: 0,
+  VARIABLE_NUMBER: 2, // :epoch_start and :epoch_end
   TRIGGER_DEPTH: 1,
   WORKER_THREADS: 0,
 };
+
+export const PARAMETERS = ["epoch_start", "epoch_end"];
 
 /** A name as SQLite compares names: ASCII letters without case. @param {string} name */
 export const fold = (name) => name.replace(/[A-Z]/g, (letter) => letter.toLowerCase());

@@ -17,6 +17,7 @@ import { DisallowedSql } from "./rules.js";
 /**
  * @typedef {object} Task
  * @property {string} query its canonical text
+ * @property {number[]} epoch its start and its end
  * @property {Shape} shape
  * @property {Value[][][]} rows of each table
  * @property {string} secret hexadecimal; of memoized queries
@@ -87,7 +88,7 @@ export const serve = (post, listen) => {
   };
 
   /** @param {Task} task */
-  const answer = async ({ query: text, shape, rows, secret, limits }) => {
+  const answer = async ({ query: text, epoch, shape, rows, secret, limits }) => {
     const query = new Query(text);
     const { mostRows, ones, buckets } = query;
     const hash = query.memoize ? keyedHash(/** @type {Uint8Array} */ (unhex(secret)), query.scope) : null;
@@ -99,7 +100,7 @@ export const serve = (post, listen) => {
       const copy = new GrantedCopy(sqlite, shape);
       rows.forEach((each, table) => copy.add(table, each));
       copy.seal(limits.maxMemory);
-      const found = copy.query(query.given.sql, limits);
+      const found = copy.query(query.given.sql, epoch, limits);
       if (found.some((row) => row.length !== buckets.columns.length)) throw new DisallowedSql("columns", "");
       // Coins are drawn outside. The choice begins anew with each draw that has come in.
       while (!sets) {

@@ -68,6 +68,9 @@ class SandboxAnswer(NamedTuple):
     """Always :func:`width` numbers."""
     seats: list[tuple[int, bytes]]
     """For memoized answers, which seat of each slot speaks, and the name of the answer in it."""
+    fault: str = ""
+    """Why the data could not be read, if that was the device's fault and not the query's; for its
+    owner, and never part of what the process says."""
 
     def __repr__(self) -> str:
         return f"<an answer of {len(self.buckets)} numbers>"

@@ -23,7 +23,16 @@ from typing import overload
 
 from deniable.client.sandbox import pool as sandbox_pool
 from deniable.client.sandbox.answer import SandboxAnswer
-from deniable.client.sandbox.process import Draw, SandboxProcess, SandboxTask, StarvedError
+from deniable.client.sandbox.process import (
+    TOO_LARGE,
+    Draw,
+    NoProcessError,
+    SandboxProcess,
+    SandboxTask,
+    StarvedError,
+    TooLargeCopyError,
+    UnfinishedCopyError,
+)
 from deniable.client.vaults.vault import Vault
 from deniable.errors import (
     BadSqlError,
@@ -42,6 +51,8 @@ from deniable.errors import (
 from deniable.sql import guard
 
 __all__ = [
+    "BUSY",
+    "FAULTS",
     "Row",
     "SandboxAnswer",
     "SandboxRows",
@@ -66,6 +77,16 @@ _ERRORS: dict[str, type[SandboxError]] = {
     "memory": TooMuchMemoryError,
     "cell": CellError,
 }
+BUSY = "the device was too busy to read its data in time"
+FAULTS: dict[type[Exception], str] = {
+    StarvedError: BUSY,
+    UnfinishedCopyError: "there was no time yet to copy what you grant",
+    TooLargeCopyError: TOO_LARGE,
+    NoProcessError: "the sandbox's process did not start",
+    VaultError: "the vault could not be read",
+}
+"""What keeps a device from reading its data through no fault of the query, in the owner's words.
+Whether SQL failed is not among them: that may depend on the data."""
 SMALLEST_MEMORY = 4 << 20
 LONGEST_DEADLINE = 600.0
 _COPY_TIME = 60.0  # seconds in which `run` waits for the copy
@@ -105,6 +126,7 @@ def run(
     max_rows: int = 1_000,
     max_memory: int = 32 << 20,
     isolated: bool = True,
+    epoch: guard.Epoch = (0, 0),
 ) -> SandboxRows:
     """The rows of one SELECT on what the owner grants; raises a
     :class:`~deniable.errors.SandboxError` that says why not.
@@ -114,7 +136,8 @@ def run(
     to 60 s for the copy. `max_memory` is in bytes, on top of what the copy takes. More than
     `max_rows` rows are refused, not truncated: a truncated answer would be wrong.
 
-    Each vault has its own process, kept for the next query. With `isolated=False` all vaults take
+    `epoch` is what `:epoch_start` and `:epoch_end` stand for. Each vault has its own process, kept
+    for the next query. With `isolated=False` all vaults take
     turns in one, for simulations, where one person may read thousands of vaults.
 
     >>> import tempfile, pathlib
@@ -139,7 +162,7 @@ def run(
         until = monotonic() + _COPY_TIME
         return SandboxRows(
             *session.process(max_memory, deadline, until, until + deadline).query(
-                sql, deadline, max_rows
+                sql, epoch, deadline, max_rows
             )
         )
 
@@ -163,6 +186,9 @@ def answer(
     copied, or some more of it. No data, SQL that fails, too little time and a vault that cannot be
     read all look the same: all numbers are :data:`NONE`, or the answer of someone who has none is
     looked up. `draw` draws up to so many of n places.
+
+    What was the device's own fault, such as too little time by the clock on the wall, is in the
+    answer's `fault`: one of :data:`FAULTS`, for the owner.
     """
     _check_caps(deadline, max_memory)
     ends = monotonic() + within
@@ -174,8 +200,12 @@ def answer(
             process = session.process(max_memory, max(0.0, until - monotonic()), until, ends)
             left = ends - monotonic()
             return process.answer(task, draw, deadline=deadline, max_rows=max_rows, seconds=left)
-    except (guard.DisallowedSqlError, SandboxError, VaultError):
-        return nothing
+    except (guard.DisallowedSqlError, SandboxError, VaultError) as error:
+        return nothing._replace(fault=FAULTS.get(_kind(error), ""))
+
+
+def _kind(error: Exception) -> type[Exception]:
+    return VaultError if isinstance(error, VaultError) else type(error)
 
 
 def granted(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> guard.Shape:

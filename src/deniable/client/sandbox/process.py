@@ -26,16 +26,19 @@ from deniable.client.sandbox import worker as sandbox_main
 from deniable.client.sandbox.answer import SandboxAnswer
 from deniable.errors import SandboxError
 from deniable.queries.columns.bucket_index import NONE, PlainColumn
-from deniable.sql.guard import REASONS, Cell, DisallowedSqlError, Shape
+from deniable.sql.guard import REASONS, Cell, DisallowedSqlError, Epoch, Shape
 
 __all__ = [
     "COPY_ROOM",
     "LARGEST_COPY",
     "TOO_LARGE",
     "Draw",
+    "NoProcessError",
     "SandboxProcess",
     "SandboxTask",
     "StarvedError",
+    "TooLargeCopyError",
+    "UnfinishedCopyError",
 ]
 
 LARGEST_COPY = 256 << 20
@@ -115,6 +118,8 @@ class SandboxTask:
     ones: int
     memo: sandbox_answer.Memo | None = field(default=None, repr=False)
     """For memoized answers, where the permanent answers are, and what chooses among rows."""
+    epoch: Epoch = (0, 0)
+    """When the epoch begins and ends that is answered for."""
 
     @property
     def plan(self) -> sandbox_answer.Plan:
@@ -135,6 +140,24 @@ class StarvedError(DisallowedSqlError):
 
     def __init__(self) -> None:
         super().__init__("deadline", "the sandbox's process gave no answer in time")
+
+
+class UnfinishedCopyError(DisallowedSqlError):
+    """There was no time to copy everything that is granted."""
+
+    def __init__(self) -> None:
+        super().__init__("deadline", "what is granted could not be copied in the time there was")
+
+
+class TooLargeCopyError(DisallowedSqlError):
+    """There is no room for a copy of everything that is granted."""
+
+    def __init__(self) -> None:
+        super().__init__("memory", TOO_LARGE)
+
+
+class NoProcessError(SandboxError):
+    """The system did not start the process."""
 
 
 class SandboxProcess:
@@ -165,7 +188,7 @@ class SandboxProcess:
                 command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, cwd=os.sep
             )
         except OSError as error:
-            raise SandboxError(
+            raise NoProcessError(
                 f"the sandbox's process cannot be started: {error.strerror}"
             ) from None
         self._watchdog = _Watchdog(self._process)
@@ -175,7 +198,9 @@ class SandboxProcess:
         try:
             said = self._ask((room, max_memory, space), _START_UP)
         except DisallowedSqlError:
-            raise SandboxError(f"the sandbox's process did not start in {_START_UP:g} s") from None
+            raise NoProcessError(
+                f"the sandbox's process did not start in {_START_UP:g} s"
+            ) from None
         self.sqlite: str = said.get("sqlite", "")
         """The version of SQLite that runs the SQL."""
         self.walls: dict[str, bool] = said.get("walls", {})
@@ -211,7 +236,7 @@ class SandboxProcess:
         self.sent += size
         if self.sent > LARGEST_COPY:
             self.close()
-            raise DisallowedSqlError("memory", TOO_LARGE)
+            raise TooLargeCopyError
         return size
 
     def seal(self, seconds: float, most: float) -> bool:
@@ -232,10 +257,10 @@ class SandboxProcess:
         return count if isinstance(count, int) else None
 
     def query(
-        self, sql: str, deadline: float, max_rows: int
+        self, sql: str, epoch: Epoch, deadline: float, max_rows: int
     ) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
         """The columns and rows of a query, or :class:`DisallowedSqlError`."""
-        said = self._query(("query", sql, max_rows, self.max_memory, deadline), deadline)
+        said = self._query(("query", sql, epoch, max_rows, self.max_memory, deadline), deadline)
         columns: Any = said.get("columns")
         rows: Any = said.get("rows")
         if not _is_table(columns, rows):
@@ -255,7 +280,7 @@ class SandboxProcess:
             if self._buckets is not task.buckets:
                 self._tell(("buckets", task.buckets))
                 self._buckets = task.buckets
-            self._tell(("answer", plan, task.sql, max_rows, self.max_memory, deadline))
+            self._tell(("answer", plan, task.sql, task.epoch, max_rows, self.max_memory, deadline))
             for most in sandbox_answer.draws(plan):
                 n = int.from_bytes(self._receive(sandbox_main.DRAW_BYTES), "little")
                 if n > max(max_rows, n_buckets):
@@ -270,7 +295,7 @@ class SandboxProcess:
             raise self._broken()
         return answer
 
-    def _query(self, order: tuple[str | int | float, ...], deadline: float) -> dict[str, Any]:
+    def _query(self, order: tuple[Any, ...], deadline: float) -> dict[str, Any]:
         start = time.monotonic()
         try:
             said = self._ask(order, deadline + sandbox_main.GRACE + _START_UP)
@@ -337,7 +362,7 @@ class SandboxProcess:
         late = time.monotonic() > ends
         code = self.close(patience=0.0 if late else _LAST_BREATH)
         if code == sandbox_main.NO_MEMORY:
-            raise DisallowedSqlError("memory", TOO_LARGE)
+            raise TooLargeCopyError
         if code in _OUT_OF_TIME:
             raise DisallowedSqlError("deadline", "")
         if late or code in _KILLED:

@@ -176,7 +176,7 @@ def test_every_text_takes_as_many_steps_on_one_twin_as_on_the_other(
                 steps = 0
                 try:
                     guard.check_text(sql)
-                    copy.query(sql, 1_000, 32 << 20, DEADLINE)
+                    copy.query(sql, (0, 0), 1_000, 32 << 20, DEADLINE)
                 except guard.DisallowedSqlError:
                     pass
                 counts[-1].append(steps)

@@ -24,14 +24,11 @@ from typing import overload
 from deniable.client.sandbox import pool as sandbox_pool
 from deniable.client.sandbox.answer import SandboxAnswer
 from deniable.client.sandbox.process import (
-    TOO_LARGE,
     Draw,
     NoProcessError,
     SandboxProcess,
     SandboxTask,
     StarvedError,
-    TooLargeCopyError,
-    UnfinishedCopyError,
 )
 from deniable.client.vaults.vault import Vault
 from deniable.errors import (
@@ -80,13 +77,11 @@ _ERRORS: dict[str, type[SandboxError]] = {
 BUSY = "the device was too busy to read its data in time"
 FAULTS: dict[type[Exception], str] = {
     StarvedError: BUSY,
-    UnfinishedCopyError: "there was no time yet to copy what you grant",
-    TooLargeCopyError: TOO_LARGE,
     NoProcessError: "the sandbox's process did not start",
-    VaultError: "the vault could not be read",
 }
-"""What keeps a device from reading its data through no fault of the query, in the owner's words.
-Whether SQL failed is not among them: that may depend on the data."""
+"""What keeps a device from reading its data through no fault of the query or of the data, in the
+owner's words. Not among them: SQL that fails, a vault that its owner is writing, and a copy that is
+too large or not finished. Those depend on what is in the vault, and a receipt does not."""
 SMALLEST_MEMORY = 4 << 20
 LONGEST_DEADLINE = 600.0
 _COPY_TIME = 60.0  # seconds in which `run` waits for the copy
@@ -201,11 +196,7 @@ def answer(
             left = ends - monotonic()
             return process.answer(task, draw, deadline=deadline, max_rows=max_rows, seconds=left)
     except (guard.DisallowedSqlError, SandboxError, VaultError) as error:
-        return nothing._replace(fault=FAULTS.get(_kind(error), ""))
-
-
-def _kind(error: Exception) -> type[Exception]:
-    return VaultError if isinstance(error, VaultError) else type(error)
+        return nothing._replace(fault=FAULTS.get(type(error), ""))
 
 
 def granted(vault: Vault, *, patience: float = 1.0, isolated: bool = True) -> guard.Shape:

@@ -30,13 +30,7 @@ from deniable.client.sandbox.granted import (
     VaultReader,
     Version,
 )
-from deniable.client.sandbox.process import (
-    COPY_ROOM,
-    SandboxProcess,
-    StarvedError,
-    TooLargeCopyError,
-    UnfinishedCopyError,
-)
+from deniable.client.sandbox.process import COPY_ROOM, TOO_LARGE, SandboxProcess, StarvedError
 from deniable.sql.guard import DisallowedSqlError, Shape
 
 __all__ = ["close_all", "compiled", "declarations", "sessions"]
@@ -137,7 +131,7 @@ class Session(_Turn):
     def _is_begun(self, version: Version, max_memory: int) -> bool:
         """Whether there is a process that holds this version of the vault, or is being given it."""
         if version == self._too_large:
-            raise TooLargeCopyError
+            raise DisallowedSqlError("memory", TOO_LARGE)
         begun = self._loaded if self._copying is None else self._copying.version
         return self._process is not None and self._process.fits(max_memory) and begun == version
 
@@ -154,11 +148,11 @@ class Session(_Turn):
         try:
             while not copying.advance(patience, until, process.add):
                 if monotonic() > until:
-                    raise UnfinishedCopyError
+                    raise _unfinished()
             if not process.seal(until - monotonic(), ends - monotonic()):
-                raise UnfinishedCopyError
+                raise _unfinished()
         except StarvedError:
-            raise UnfinishedCopyError from None
+            raise _unfinished() from None
         except DisallowedSqlError as refused:
             if refused.reason != "memory":
                 raise
@@ -170,7 +164,7 @@ class Session(_Turn):
         self._copying = None
         if fresh:
             self._too_large = copying.version
-            raise TooLargeCopyError
+            raise DisallowedSqlError("memory", TOO_LARGE)
         # Once more, in a process that has never held anything else.
         again = VaultCopy(self.reader, copying.shape, copying.version, self._lock)
         self._begin(SandboxProcess(COPY_ROOM, process.max_memory), again)
@@ -185,6 +179,12 @@ class Session(_Turn):
 
     def _forget(self) -> None:
         self._loaded = self._too_large = self._copying = None
+
+
+def _unfinished() -> DisallowedSqlError:
+    return DisallowedSqlError(
+        "deadline", "what is granted could not be copied in the time there was"
+    )
 
 
 def _prepared(

@@ -37,8 +37,6 @@ __all__ = [
     "SandboxProcess",
     "SandboxTask",
     "StarvedError",
-    "TooLargeCopyError",
-    "UnfinishedCopyError",
 ]
 
 LARGEST_COPY = 256 << 20
@@ -142,20 +140,6 @@ class StarvedError(DisallowedSqlError):
         super().__init__("deadline", "the sandbox's process gave no answer in time")
 
 
-class UnfinishedCopyError(DisallowedSqlError):
-    """There was no time to copy everything that is granted."""
-
-    def __init__(self) -> None:
-        super().__init__("deadline", "what is granted could not be copied in the time there was")
-
-
-class TooLargeCopyError(DisallowedSqlError):
-    """There is no room for a copy of everything that is granted."""
-
-    def __init__(self) -> None:
-        super().__init__("memory", TOO_LARGE)
-
-
 class NoProcessError(SandboxError):
     """The system did not start the process."""
 
@@ -236,7 +220,7 @@ class SandboxProcess:
         self.sent += size
         if self.sent > LARGEST_COPY:
             self.close()
-            raise TooLargeCopyError
+            raise DisallowedSqlError("memory", TOO_LARGE)
         return size
 
     def seal(self, seconds: float, most: float) -> bool:
@@ -362,7 +346,7 @@ class SandboxProcess:
         late = time.monotonic() > ends
         code = self.close(patience=0.0 if late else _LAST_BREATH)
         if code == sandbox_main.NO_MEMORY:
-            raise TooLargeCopyError
+            raise DisallowedSqlError("memory", TOO_LARGE)
         if code in _OUT_OF_TIME:
             raise DisallowedSqlError("deadline", "")
         if late or code in _KILLED:

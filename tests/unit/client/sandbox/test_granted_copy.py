@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import sqlite3
@@ -392,10 +391,5 @@ def test_a_vault_that_is_locked_or_gone_after_the_coin_was_flipped_is_answered_f
 
             device._on_step = on_step
             looks.append((device.answer(signed(query), at(0)), steps, queued(device)))
-    assert [look[0].outcome for look in looks] == ["answered"] * 3
-    told = [receipt.detail for receipt, *_ in looks]
-    assert told[0] == ""
-    assert all("vault could not be read" in each for each in told[1:])
-    # only the owner is told
-    plain = [(dataclasses.replace(receipt, detail=""), *rest) for receipt, *rest in looks]
-    assert plain == plain[:1] * 3
+    assert looks[0] == looks[1] == looks[2]
+    assert looks[0][0].outcome == "answered"

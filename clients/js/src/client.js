@@ -8,7 +8,7 @@ import { freshState, keepReceipt, receiptOf } from "./state.js";
 import { indexedDbStore } from "./stores/indexeddb.js";
 import { ProxyError, httpTransport } from "./transport.js";
 import { upload } from "./upload.js";
-import { record, recordedRows, stored } from "./values.js";
+import { askedBy, record, recordedRows, stored } from "./values.js";
 import { systemWords } from "./words.js";
 
 /** @typedef {import("./buckets.js").Value} Value */
@@ -134,7 +134,7 @@ export class Client {
    */
   async fill(signed, rows) {
     const query = await this.read(signed, "form");
-    await this.change((state) => void (state.forms[query.name] = rows.map(stored)));
+    await this.change((state) => void (state.forms[query.name] = { asked: askedBy(query), rows: rows.map(stored) }));
   }
 
   /**

@@ -56,7 +56,7 @@ const MOST_RECEIPTS = 1000;
  * @property {{[proxy: string]: {failures: number, retryAt: number}}} proxies
  * @property {Receipt[]} receipts
  * @property {{[name: string]: {time: number, row: {[column: string]: any}}[]}} values what the app recorded
- * @property {{[name: string]: {[column: string]: any}[]}} forms what a person chose, by query
+ * @property {{[name: string]: {asked: string, rows: {[column: string]: any}[]}}} forms what a person chose, by query, and what was asked
  * @property {boolean | null} enabled what the person said; null if nothing
  */
 

@@ -49,12 +49,18 @@ const reads = (query) => {
   return found && { name: found[2], columns: found[1].split(",").map((column) => column.trim()) };
 };
 
+/** What a person reads in a form. @param {Query} query */
+export const askedBy = ({ tree }) => JSON.stringify([tree.question, tree.columns]);
+
 /** The rows of a query from what was recorded, or why there are none. @param {Query} query @param {State} state @returns {Source} */
 export const recordedRows = (query, state) => {
   if (query.given.ask === "form") {
     const chosen = state.forms[query.name];
-    if (!chosen) return null;
-    return { rows: chosen.map((row) => query.buckets.columns.map((column) => restored(row[column.name]))) };
+    if (chosen?.asked !== askedBy(query)) {
+      delete state.forms[query.name]; // nobody's choice answers a question that they did not see
+      return null;
+    }
+    return { rows: chosen.rows.map((row) => query.buckets.columns.map((column) => restored(row[column.name]))) };
   }
   const constant = CONSTANT.exec(query.given.sql);
   if (constant && query.buckets.columns.length === 1) return { rows: [[Number(constant[1])]] };

@@ -247,6 +247,22 @@ test("a form waits for a person, is shown in their language, and its rows are de
   assert.deepEqual(outcomes(await me.answerAll()), ["again"]);
 });
 
+test("a choice answers no version that asks something else", async () => {
+  const form = (question, more = {}) => {
+    const texts = { question: { en: question }, labels: { en: ["Yes", "No"] } };
+    const columns = [{ name: "a", kind: "text", buckets: ["yes"], other: true, ...texts }];
+    return signedQuery({ ask: "form", sql: "", columns, ...more });
+  };
+  const { me } = await device([]);
+  await me.fill(form("Tea?"), [{ a: "yes" }]);
+  assert.deepEqual(outcomes(await me.answerAll([form("Tea?", { question: "Theft?", serial: 2 })])), ["waiting"]);
+  assert.deepEqual(await me.change((state) => state.forms), {});
+  await me.fill(form("Tea?", { serial: 2 }), [{ a: "yes" }]);
+  assert.deepEqual(outcomes(await me.answerAll([form("Theft?", { serial: 3 })])), ["waiting"]);
+  await me.fill(form("Theft?", { serial: 3 }), [{ a: "yes" }]);
+  assert.deepEqual(outcomes(await me.answerAll([form("Theft?", { sampling: 0.5, serial: 4 })])).includes("waiting"), false);
+});
+
 test("a store that fails keeps nothing and sends nothing", async () => {
   const kept = memoryStore();
   let full = false;

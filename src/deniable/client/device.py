@@ -265,6 +265,8 @@ class Device(ConfinedReader):
                 transaction.versions.accept(
                     query.analyst, query.id, version, parsed.to_bytes(), query.proxies
                 )
+                # nobody's choice answers a question that they did not see
+                self.forms.forget(query, others=True)
             self._step("verified")
             refusal = self.policy.check(query)
             if refusal is not None:

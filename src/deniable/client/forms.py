@@ -15,7 +15,7 @@ from typing import Any
 
 from deniable.client.vaults.vault import Vault
 from deniable.errors import ParameterError
-from deniable.queries.asking import form_table
+from deniable.queries.asking import form_tables
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
 
@@ -59,23 +59,30 @@ class Forms:
             for name in row:
                 if name not in {column.name for column in query.columns}:
                     raise ParameterError(f"rows[{i}]", name, "is not a column of the query")
-        table, vault = form_table(query.analyst, query.id), self.vault
+        table, vault = query.form_table, self.vault
         kinds = {
             f"c{i}": "REAL" if column.kind == "number" else "TEXT"
             for i, column in enumerate(query.columns)
         }
-        vault.drop(table)
+        self.forget(query)
         vault.import_rows(table, kinds, cells)
         vault.grant(table, list(kinds))
 
     def filled(self, query: Query) -> bool:
         """Whether a person has answered this form."""
-        return self.path.exists() and form_table(query.analyst, query.id) in self.vault.grants()
+        return self.path.exists() and query.form_table in self.vault.grants()
 
-    def forget(self, query: Query) -> None:
-        """Delete what was chosen."""
-        if self.path.exists():
-            self.vault.drop(form_table(query.analyst, query.id))
+    def forget(self, query: Query, others: bool = False) -> None:
+        """Delete what was chosen in any version of this query; with `others`, in those that asked
+        something else."""
+        if not self.path.exists():
+            return
+        vault = self.vault
+        for table in vault.grants():
+            if table.startswith(form_tables(query.analyst, query.id)) and not (
+                others and table == query.form_table
+            ):
+                vault.drop(table)
 
 
 def _choice(name: str, column: Column, row: Mapping[str, Any]) -> str | float | None:

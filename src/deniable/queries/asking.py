@@ -4,6 +4,7 @@ fills in."""
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "check_value",
     "form_statement",
     "form_table",
+    "form_tables",
     "value_statement",
 ]
 
@@ -200,10 +202,21 @@ def value_statement(value: str, columns: Sequence[Column]) -> str:
     return f'SELECT {names} FROM "{value}"'  # noqa: S608 - checked names
 
 
-def form_table(analyst: str, query_id: str) -> str:
-    """The table in which a device keeps what a person chose: its name says nothing, and each query
-    has its own."""
-    return "form_" + hashlib.sha256(f"{analyst}\0{query_id}".encode()).hexdigest()[:32]
+def form_tables(analyst: str, query_id: str) -> str:
+    """How the names of the tables begin in which a device keeps what a person chose: they say
+    nothing, and each query has its own."""
+    return f"form_{_hashed([analyst, query_id])}_"
+
+
+def form_table(analyst: str, query_id: str, question: str, columns: Sequence[Column]) -> str:
+    """The table in which a device keeps what a person chose in this form: a version that asks
+    something else, or in other words, does not find what was chosen before."""
+    asked = [question, [column.to_dict() for column in columns]]
+    return form_tables(analyst, query_id) + _hashed(asked)
+
+
+def _hashed(what: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def form_statement(table: str, n_columns: int) -> str:

@@ -213,8 +213,13 @@ class Query(QueryLosses):
         if self.ask == "value":
             return value_statement(str(self.value), self.columns)
         if self.ask == "form":
-            return form_statement(form_table(self.analyst, self.id), len(self.columns))
+            return form_statement(self.form_table, len(self.columns))
         return self.sql
+
+    @property
+    def form_table(self) -> str:
+        """The table of a device that holds what a person chose when asked this."""
+        return form_table(self.analyst, self.id, self.question, self.columns)
 
     @property
     def pattern_steps(self) -> int:

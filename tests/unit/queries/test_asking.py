@@ -202,6 +202,32 @@ def test_a_form_is_sent_when_it_is_filled_in_and_then_forgotten(tmp_path: Path) 
     assert mine.vault.grants() == {}  # nothing of it is in the vault that analysts may ask
 
 
+@pytest.mark.parametrize("changed", ["question", "labels", "text"])
+def test_a_choice_answers_no_version_that_asks_something_else(tmp_path: Path, changed: str) -> None:
+    mine = device(tmp_path, epsilon_per_answer=100)
+    first = certain(ask="form", columns=[TRAVEL], memoize=False)
+    form = sign(first, CITY)
+    mine.fill(form, [{"travel": "bike"}])
+    tree = TRAVEL.to_dict()
+    if changed == "question":
+        tree["question"] = dict.fromkeys(tree["question"], "Which of these have you stolen?")
+    if changed == "labels":
+        tree["labels"] = {name: each[::-1] for name, each in tree["labels"].items()}
+    text = {"question": "What have you stolen?"} if changed == "text" else {}
+    later = sign(first.revised(columns=[Column(**tree)], **text), CITY)
+    assert mine.answer(later, at(7)).outcome == "waiting"
+    assert b"bike" not in mine.forms.path.read_bytes()
+    mine.fill(later, [{"travel": "bus"}])
+    assert mine.answer(later, at(7)).outcome == "answered"
+
+
+def test_a_choice_stays_for_a_version_that_asks_the_same(tmp_path: Path) -> None:
+    mine = device(tmp_path, epsilon_per_answer=100)
+    first = certain(ask="form", columns=[TRAVEL])
+    mine.fill(sign(first, CITY), [{"travel": "bike"}])
+    assert mine.answer(sign(first.revised(sampling=0.999), CITY), at(7)).outcome != "waiting"
+
+
 def test_a_choice_that_is_no_bucket_is_refused_without_being_shown(tmp_path: Path) -> None:
     mine = device(tmp_path)
     form = sign(asked(ask="form", columns=[TRAVEL, Column(**_with_languages(STARS))]), CITY)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from deniable.aggregator.history import period_counts
+from deniable.aggregator.history import file_catalogue, period_counts
 from deniable.aggregator.service import Service
 from deniable.aggregator.settings import AggregatorSettings, ProxySource
 from deniable.aggregator.web import history_api
@@ -28,6 +28,7 @@ from deniable.errors import DocumentError
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.strata import Stratum
+from deniable.randomness import system_source
 from toolkit.crowds import ORIGIN, RING
 from toolkit.releases import ReleasingAggregator, telling_query
 from toolkit.servers.served import served
@@ -173,6 +174,12 @@ PLANTED: dict[str, tuple[Any, str, Any, set[str]]] = {
         lambda *_: True,
         {"fractions of the stored reports"},
     ),
+    "a fraction is drawn anew for every answer": (
+        file_catalogue,
+        "seeded_source",
+        lambda _: system_source(),
+        {"fractions of the stored reports"},
+    ),
 }
 
 
@@ -182,9 +189,12 @@ def test_a_planted_mistake_is_found(
 ) -> None:
     place, name, planted, expected = PLANTED[mistake]
     monkeypatch.setattr(place, name, planted)
+    if place is file_catalogue:  # which draws for reports that are in no file yet
+        monkeypatch.setattr(attacked.aggregator.keeper, "publish", lambda **_: None)
     found = attack_over_time(attacked)
     broken = {name for name, verdict in verdicts(found).items() if verdict == "broken"}
     assert expected <= broken, str(found)
+    assert ("asked twice, it is of other answers" in str(found)) == (place is file_catalogue)
     assert not found.holds
 
 

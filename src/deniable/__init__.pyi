@@ -187,7 +187,8 @@ from deniable.mechanisms.protocols.projective.response import (
 from deniable.mechanisms.protocols.rappor import Rappor as Rappor
 from deniable.mechanisms.reports import Reports as Reports, Tally as Tally
 from deniable.mechanisms.protocols.hierarchy.ranges import HierarchicalRanges as HierarchicalRanges
-from deniable.mechanisms.protocols.square_wave import SquareWave as SquareWave
+from deniable.mechanisms.protocols.waves.piecewise import PiecewiseMean as PiecewiseMean
+from deniable.mechanisms.protocols.waves.square_wave import SquareWave as SquareWave
 from deniable.mechanisms.protocols.subset import SubsetSelection as SubsetSelection
 from deniable.mechanisms.protocols.summed import SummedHistogram as SummedHistogram
 from deniable.mechanisms.protocols.threshold import ThresholdHistogram as ThresholdHistogram

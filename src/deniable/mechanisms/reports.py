@@ -245,7 +245,9 @@ def _has_matrix(description: bytes) -> bool:
     )
     if kind is None or not issubclass(kind, MatrixMechanism):
         return False
-    sizes = [fields.get(name) for name in ("values", "k", "bins")]  # "k" was the name of "values"
+    sizes = [
+        fields.get(name) for name in ("values", "k", "bins", "points")
+    ]  # "k" was the name of "values"
     size = max(
         len(each) if isinstance(each, list) else each if is_whole(each) else 0 for each in sizes
     )

@@ -17,9 +17,9 @@ from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.direct import DirectEncoding
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
-from deniable.mechanisms.protocols.square_wave import SquareWave
 from deniable.mechanisms.protocols.subset import SubsetSelection
 from deniable.mechanisms.protocols.unary import OptimizedUnary, SymmetricUnary
+from deniable.mechanisms.protocols.waves.square_wave import SquareWave
 from deniable.planning.precision import ProportionVariance
 from deniable.planning.splitting import VarianceCurve
 from deniable.renames import reads_old_names

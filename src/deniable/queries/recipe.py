@@ -110,12 +110,10 @@ def _refuse_costly(recipe: Mapping[str, Any], n_buckets: int) -> None:
             f" {n_buckets}"
         )
         raise ParameterError("mechanism", recipe["name"], rule)
-    if recipe.get("bins", n_buckets) != n_buckets:
-        raise ParameterError(
-            "mechanism.bins",
-            recipe["bins"],
-            f"must be {n_buckets}, the number of the query's buckets",
-        )
+    for name in ("bins", "points"):
+        if recipe.get(name, n_buckets) != n_buckets:
+            rule = f"must be {n_buckets}, the number of the query's buckets"
+            raise ParameterError(f"mechanism.{name}", recipe[name], rule)
 
 
 def _two_coin(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:

@@ -18,8 +18,8 @@ from deniable.mechanisms.domain import TRUTH
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.direct import DirectEncoding
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
-from deniable.mechanisms.protocols.square_wave import SquareWave
 from deniable.mechanisms.protocols.unary import OptimizedUnary
+from deniable.mechanisms.protocols.waves.square_wave import SquareWave
 from deniable.survey.columns import write_columns
 from deniable.survey.reading import read_chunks
 from deniable.survey.spelling import MISSING_LABEL, cell_text, is_missing

@@ -16,6 +16,7 @@ from deniable import (
     LocalHashing,
     Mechanism,
     OptimizedUnary,
+    PiecewiseMean,
     SquareWave,
     SubsetSelection,
     SummedHistogram,
@@ -39,6 +40,7 @@ MAKERS: list[Callable[[], Mechanism]] = [
     lambda: SummedHistogram(BUCKETS, EPSILON),
     lambda: LaplaceEncoding(BUCKETS, EPSILON),
     lambda: SquareWave(EPSILON, BUCKETS),
+    lambda: PiecewiseMean(EPSILON, points=BUCKETS),
 ]
 
 

@@ -286,6 +286,7 @@ def test_a_query_at_which_the_walk_itself_fails_stops_no_other(
     "changes",
     [
         {"mechanism": {"name": "SquareWave", "epsilon": 1.0, "bins": 4096, "low": 0, "high": 1}},
+        {"mechanism": {"name": "PiecewiseMean", "epsilon": 1.0, "points": 4096}},
         {"mechanism": {"name": "DistanceSensitive", "epsilon": 1.0}, "columns": 12},
         {"mechanism": {"name": "LaplaceEncoding", "epsilon": 1.0}, "columns": 11},
         {
@@ -382,6 +383,7 @@ def test_an_analyst_signs_no_query_for_another(tmp_path: Path) -> None:
         {"name": "RandomProjection", "epsilon": 1.0, "m": 16},
         {"name": "Rappor", "bits": 16, "hashes": 1, "cohorts": 2, "f": 0.5, "p": 0.5, "q": 0.75},
         {"name": "SquareWave", "epsilon": 1.0, "bins": 2, "low": 0.0, "high": 1.0},
+        {"name": "PiecewiseMean", "epsilon": 1.0, "low": 0.0, "high": 1.0, "points": 2},
         {"name": "SubsetSelection", "epsilon": 1.0},
         {"name": "SummedHistogram", "epsilon": 1.0, "levels": 16},
         {"name": "ThresholdHistogram", "epsilon": 1.0, "threshold": 0.5},

@@ -17,7 +17,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms import exact
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.protocols.design_matrix import MatrixMechanism, check_size
-from deniable.mechanisms.protocols.wave import half_width, wave_columns
+from deniable.mechanisms.protocols.waves.wave import half_width, wave_columns
 
 __all__ = ["DistanceSensitive"]
 
@@ -38,9 +38,9 @@ class DistanceSensitive(MatrixMechanism):
     `epsilon` is exact). It needs epsilon >= ln 2, and theta < k.
 
     `kernel="full"` spends the whole epsilon: a square wave
-    (:mod:`deniable.mechanisms.protocols.wave`) of 0.7 times the half-width of :class:`SquareWave`.
-    Its Kantorovich (earth mover's) error in thousandths of the range, k = 64, mean over six
-    populations (one with spikes) and 30 trials each, with "em" / "ems":
+    (:mod:`deniable.mechanisms.protocols.waves.wave`) of 0.7 times the half-width of
+    :class:`SquareWave`. Its Kantorovich (earth mover's) error in thousandths of the range, k = 64,
+    mean over six populations (one with spikes) and 30 trials each, with "em" / "ems":
 
         epsilon  reports    thesis         full           square wave
         1        1,000      184  / 176     48.7 / 39.0    50.3 / 39.5
@@ -103,7 +103,7 @@ class DistanceSensitive(MatrixMechanism):
         else:
             columns = wave_columns(
                 k,
-                math.floor(_NARROWER * half_width(requested_epsilon) * k + Fraction(1, 2)),
+                2 * math.floor(_NARROWER * half_width(requested_epsilon) * k + Fraction(1, 2)) + 1,
                 requested_epsilon,
             )
         self._set(requested_epsilon=requested_epsilon, values=domain.labels)

@@ -11,7 +11,7 @@ import numpy as np
 from deniable.estimation.distances import manhattan
 from deniable.mechanisms.protocols.distance import DistanceSensitive
 from deniable.mechanisms.protocols.projection import RandomProjection
-from deniable.mechanisms.protocols.square_wave import SquareWave
+from deniable.mechanisms.protocols.waves.square_wave import SquareWave
 from deniable.reproduce.experiment import (
     Claim,
     Context,

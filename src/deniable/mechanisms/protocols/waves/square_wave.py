@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.checks import check_epsilon, check_finite, whole
-from deniable.errors import (
-    AnswerTypeError,
-    MissingAnswerError,
-    OutOfDomainError,
-    ParameterError,
-    WholeNumbersWarning,
-)
-from deniable.mechanisms.domain import Domain, column, numbers
+from deniable.errors import OutOfDomainError, ParameterError, WholeNumbersWarning
+from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.protocols.design_matrix import MatrixMechanism, check_size
-from deniable.mechanisms.protocols.wave import half_width, in_places, wave_columns
+from deniable.mechanisms.protocols.waves.wave import (
+    half_width,
+    in_places,
+    numbers_within,
+    wave_columns,
+)
 
 __all__ = ["SquareWave"]
 
@@ -39,14 +38,15 @@ class SquareWave(MatrixMechanism):
     A value is put into its bin, and a place is reported: one of the 2b + 1 nearest with probability
     p each, one of the others with p / e^epsilon. The wave's half-width is b = floor(bins *
     b(epsilon)), which maximises the information in a report
-    (:func:`~deniable.mechanisms.protocols.wave.half_width`); if that is far below one bin, b = 0
-    and the wave is direct encoding.
+    (:func:`~deniable.mechanisms.protocols.waves.wave.half_width`); if that is far below one bin, b
+    = 0 and the wave is direct encoding.
 
     Estimators: "inverse" (default) is unbiased with its covariance, and noisy bin by bin. "ems",
     expectation maximisation with smoothing, is the usual choice, with a few hundred bins: it
     averages neighbouring bins, so wide bins blur (two humps of a twentieth of the range, 50,000
     reports, epsilon 1: they merge at 48 bins and are clear at 256). "em" is the same without
-    smoothing, for few bins or distributions with spikes.
+    smoothing, for few bins or distributions with spikes. If only the mean matters,
+    :class:`~deniable.PiecewiseMean` errs less above epsilon 3.
 
     A label is the middle of its bin: a number, so that means and quantiles can be taken, and itself
     a value of the bin. Values may be floats or integers; one outside the interval is refused, not
@@ -117,7 +117,7 @@ class SquareWave(MatrixMechanism):
         )
         self._derive(
             Domain.of(_readable(edges, middles)),
-            wave_columns(bins, half, requested_epsilon),
+            wave_columns(bins, 2 * half + 1, requested_epsilon),
             blame="epsilon",
         )
 
@@ -154,20 +154,7 @@ class SquareWave(MatrixMechanism):
         return given | ({"integers": True} if self.integers else {})
 
     def indices(self, values: Any) -> NDArray[np.intp]:
-        array = numbers(column(values))
-        if array.dtype.kind not in "fiu":
-            raise AnswerTypeError(None if array.size == 0 else 0, "is not a number")
-        # otherwise a short float would be compared with rounded bounds
-        array = array.astype(np.float64, copy=False)
-        missing = np.isnan(array)
-        if missing.any():
-            raise MissingAnswerError(int(missing.argmax()), "is missing (NaN or null)")
-        outside = (array < self.low) | (array > self.high)
-        if outside.any():
-            raise OutOfDomainError(
-                int(outside.argmax()),
-                f"lies outside the interval from {self.low!r} to {self.high!r}",
-            )
+        array = numbers_within(values, self.low, self.high)
         whole = array == np.round(array)
         if self.integers and not whole.all():
             raise OutOfDomainError(

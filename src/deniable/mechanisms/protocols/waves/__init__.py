@@ -1,0 +1,1 @@
+"""Numbers from an interval, reported as a point that is probably near."""

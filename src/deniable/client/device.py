@@ -99,6 +99,8 @@ class Device(ConfinedReader):
         """What each proxy said of revoked keys, as it is written down."""
         self.skew: float | None = None
         """How many seconds the proxies' clocks were ahead when last asked; None if not known."""
+        self.poll_problems: tuple[str, ...] = ()
+        """Why proxies could not be asked for queries, the last time."""
 
     def __repr__(self) -> str:
         return f"<device of {self.vault.path.name}>"
@@ -224,6 +226,7 @@ class Device(ConfinedReader):
         """
         fetched = fetch_queries(self.policy, transport, self._polls)
         self.skew = min(fetched.skews, key=abs, default=None)
+        self.poll_problems = fetched.problems
         if any(self._revoked.get(proxy) != keys for proxy, keys in fetched.revoked.items()):
             with self.store.transaction() as transaction:
                 for proxy, keys in fetched.revoked.items():

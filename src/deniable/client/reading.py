@@ -119,7 +119,10 @@ class ConfinedReader:
         except (VaultBusyError, _Late):
             known = transaction.granted()
             if known is None:
-                raise VaultError("the vault is in use and has never been readable so far") from None
+                raise VaultError(
+                    "what you grant could not be read yet: the vault is in use, or the device is"
+                    " too busy"
+                ) from None
             return known
         transaction.keep_granted(shape)
         return shape

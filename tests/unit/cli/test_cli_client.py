@@ -171,6 +171,22 @@ def test_rounds_must_have_room_for_an_answer_however_long_its_sql_takes(
     )
 
 
+def test_once_says_which_proxy_could_not_be_asked_and_fails_if_none_could(
+    deniable: Command, proxies: list[Proxy]
+) -> None:
+    settings(proxies)
+    path = Path("ann.db.policy.toml")
+    dead = "http://127.0.0.1:9"
+    one, two = (proxy.address for proxy in proxies)
+    path.write_text(path.read_text().replace(one, dead))
+    said = deniable("once", "ann.db")
+    assert said.count(dead) == 1
+    assert two not in said
+    path.write_text(path.read_text().replace(two, "http://127.0.0.1:19"))
+    said = deniable("once", "ann.db", code=1)
+    assert said.count(dead) == said.count("http://127.0.0.1:19") == 1
+
+
 def test_once_sends_what_it_answers_only_later_where_time_would_tell(
     deniable: Command, proxies: list[Proxy]
 ) -> None:
@@ -178,7 +194,9 @@ def test_once_sends_what_it_answers_only_later_where_time_would_tell(
     path = Path("ann.db.policy.toml")
     path.write_text(path.read_text().replace("upload_within = 0", 'upload_within = "10 min"'))
     proxies[0].relayed = [sign(question(proxies), KEY).to_bytes()]
-    assert "Answered" in deniable("once", "ann.db")
+    said = deniable("once", "ann.db")
+    assert "Answered" in said
+    assert "0 shares sent, 2 shares still waiting." in said
     assert sum(proxy.counts["uploads"] for proxy in proxies) == 0
     status = json.loads(deniable("status", "ann.db", "--json"))
     assert all(each["next"] >= time.time() for each in status["waiting"])

@@ -137,7 +137,7 @@ def upload(vault: Path, policy_file: Path | None) -> None:
     with HttpTransport() as transport:
         uploaded = device.upload(transport)
     emit(_uploaded_dict(uploaded), _uploaded_text(uploaded))
-    _say_problems(uploaded)
+    _say_problems(device, uploaded)
 
 
 @client.command()
@@ -146,7 +146,7 @@ def upload(vault: Path, policy_file: Path | None) -> None:
 @output_options
 def once(vault: Path, policy_file: Path | None) -> None:
     """Ask the proxies for queries, upload what is due, and answer the queries. Answers are sent by
-    a later `once` or `upload`."""
+    a later `once` or `upload`. The exit code is 1 if no proxy could be asked."""
     device = open_device(vault, policy_file)
     with HttpTransport() as transport:
         found = device.fetch(transport)
@@ -156,12 +156,20 @@ def once(vault: Path, policy_file: Path | None) -> None:
     if not device.policy.upload_within:
         with HttpTransport() as transport:
             uploaded = device.upload(transport)
+    with device.store.transaction() as transaction:  # the new answers wait as well
+        uploaded = replace(uploaded, waiting=transaction.outbox.n_queued())
     answered = [receipt.to_dict() for receipt in receipts]
     emit(
-        {"receipts": answered, "uploaded": _uploaded_dict(uploaded)},
+        {
+            "receipts": answered,
+            "uploaded": _uploaded_dict(uploaded),
+            "poll_problems": list(device.poll_problems),
+        },
         [*map(str, receipts), _uploaded_text(uploaded)],
     )
-    _say_problems(uploaded)
+    _say_problems(device, uploaded)
+    if found is None:
+        raise SystemExit(1)
 
 
 @client.command()
@@ -187,7 +195,7 @@ def run(vault: Path, policy_file: Path | None, every: int, n: int | None) -> Non
                     say(str(receipt))
             if uploaded.sent or uploaded.problems:
                 say(_uploaded_text(uploaded))
-                _say_problems(uploaded)
+            _say_problems(device, uploaded)
 
 
 def _follow_ring(device: Device, vault: Path, policy_file: Path | None) -> None:
@@ -314,6 +322,7 @@ def _uploaded_text(uploaded: Uploaded) -> str:
     return f"{counted(uploaded.sent, 'share')} sent, {rest}."
 
 
-def _say_problems(uploaded: Uploaded) -> None:
-    for problem in uploaded.problems:
-        say(problem, err=True)
+def _say_problems(device: Device, uploaded: Uploaded) -> None:
+    """Why proxies could not be asked or sent to; what is wrong with one is said once."""
+    for problem in dict.fromkeys((*device.poll_problems, *uploaded.problems)):
+        say(str(problem), err=True)

@@ -26,7 +26,9 @@ from deniable import (
     Crosswise,
     DirectEncoding,
     ForcedResponse,
+    ItemCount,
     Kuk,
+    LinearRegression,
     Mangat,
     Reports,
     Sample,
@@ -38,6 +40,7 @@ from deniable import (
     correlate,
     regress,
     regress_linear,
+    regress_list,
     weighted_estimate,
 )
 from deniable.errors import FitError, ParameterError
@@ -136,6 +139,24 @@ def intercepts(rng: Generator, n: int) -> Result:
     return [*held(fit.interval(), [-0.4, 0.8]), drop < 3.841459], fit.conservative
 
 
+def list_outcome(method: str) -> Callable[[Generator, int], Result]:
+    """Of four times as many people, for a list hides an item behind others."""
+
+    def survey(rng: Generator, n: int) -> Result:
+        n, design = 4 * n, ItemCount(3)
+        x, treated = rng.uniform(-1.5, 1.5, n), np.arange(n) % 2 == 1
+        eta = -0.6 + 0.8 * x
+        carries = rng.random(n) < (logistic(eta) if method == "ml" else 0.35 + 0.15 * x)
+        counts = rng.binomial(3, 0.4, n) + (carries & treated)
+        fit = regress_list(design, counts, treated, x, names=["x"], method=method)
+        if isinstance(fit, LinearRegression):
+            # the harmless count, and what the item adds to it
+            return held(fit.interval(), [1.2, 0.0, 0.35, 0.15]), False
+        return held(fit.interval(), [-0.6, 0.8]), fit.conservative
+
+    return survey
+
+
 def drawn_sample(rng: Generator, n: int) -> tuple[Sample, NDArray[np.intp], Floats]:
     """Two strata of clusters of five people, who resemble each other; large ones of the second are
     drawn rarely."""
@@ -228,6 +249,8 @@ CASES: dict[str, Callable[[Generator, int], Result]] = {
     "predictor, clear outcome": predictor(False),
     "predictor and outcome": predictor(True),
     "random intercepts": intercepts,
+    "list, maximum likelihood": list_outcome("ml"),
+    "list, linear": list_outcome("linear"),
     "weighted proportion": proportions,
     "weighted logistic": weighted_logistic,
     "linear, predictor": linear_predictor,

@@ -236,6 +236,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "survey template": ("deniable survey template pilot.csv --epsilon 3 -o survey.toml",),
     "survey designs": ("deniable survey designs --prevalence 0.1 --epsilon 1 --margin 0.02",),
     "survey estimate": ("deniable survey estimate designs.toml",),
+    "survey synthesize": ("deniable survey synthesize reports.csv -o synthetic.csv",),
     "survey report": ("deniable survey report survey.toml -o report.html",),
 }
 """By the command's words after `deniable`."""

@@ -12,6 +12,7 @@ from deniable.survey.estimates import Survey
 from deniable.survey.estimating import estimate_file
 from deniable.survey.files import randomize_file
 from deniable.survey.questions_file import read_questions, write_plan
+from deniable.survey.synthetic import synthesize_file
 
 __all__ = [
     "Survey",
@@ -22,6 +23,7 @@ __all__ = [
     "read_columns",
     "read_questionnaire",
     "read_questions",
+    "synthesize_file",
     "write_columns",
     "write_plan",
     "write_questionnaire",

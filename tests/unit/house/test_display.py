@@ -59,6 +59,7 @@ from deniable.release.guarantee import Guarantee
 from deniable.release.histogram import ReleasedHistogram
 from deniable.reproduce.models import compare_models
 from deniable.survey import Survey
+from deniable.survey.synthetic import SyntheticSummary
 
 mpl.use("Agg")
 
@@ -190,6 +191,9 @@ def made_examples() -> list[Any]:
         independence_test(table),
         compare(estimate, survey.estimate(survey.privatize(answers, coins))),
         compare_groups({NASTY: estimate, "b": estimate}, NASTY),
+        SyntheticSummary(
+            9, 9, 2.0, {NASTY: "b"}, {NASTY: 0.1, "b": 0.2}, {f"{NASTY} by b": 0.1}, 2.0
+        ),
         guess(survey),
         regression,
         regression.wald(NASTY),

@@ -22,11 +22,13 @@ from deniable.cli.output import (
     shown_warnings,
     write_new,
 )
-from deniable.cli.researcher.survey_options import format_options
+from deniable.cli.researcher.survey_options import format_options, missing_option
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.planning.study import compare_designs
 from deniable.survey.design_file import read_design_estimates
 from deniable.survey.documents.report import write_report
+from deniable.survey.files import Missing
+from deniable.survey.synthetic import synthesize_file
 from deniable.survey.template import propose_columns
 from deniable.table_file import TableFormat
 
@@ -194,3 +196,31 @@ def report(file: Path, output: Path, force: bool, confidence: float) -> None:
     with shown_warnings(SurveyWarning):
         write_report(file, output, confidence)
     emit({"file": str(output)}, f"Wrote {output}.")
+
+
+@survey.command()
+@click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
+@click.option("--output", "-o", type=_FILE, required=True, help="The file of drawn rows to write.")
+@click.option("--rows", type=int, help="How many rows to draw. [default: as many as reports]")
+@click.option("--seed", type=int, help="Draw the same rows again.")
+@click.option("--force", is_flag=True, help="Replace the output if it exists.")
+@missing_option
+@format_options
+@output_options
+def synthesize(
+    files: tuple[Path, ...],
+    output: Path,
+    rows: int | None,
+    seed: int | None,
+    force: bool,
+    missing: Missing,
+    **layout: str | None,
+) -> None:
+    """Draw rows that nobody gave from the estimates of randomized FILEs: data that can be shared.
+
+    Says what the rows keep of the estimates and what they lose (docs/survey.md).
+    """
+    options: dict[str, Any] = {"rows": rows, "seed": seed, "overwrite": force, "missing": missing}
+    with shown_warnings(SurveyWarning):
+        found = synthesize_file(files, output, layout=TableFormat(**layout), **options)
+    emit({"file": str(output), **found.to_dict()}, f"Wrote {output}: {found}")

@@ -117,6 +117,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "poll results": ("deniable poll results school.toml --aggregator https://count.example",),
     "poll codes": ("deniable poll codes 500 school.toml --link LINK",),
     "poll kit": ("deniable poll kit school.toml --design crosswise",),
+    "poll snippet": ("deniable poll snippet school.toml --for limesurvey",),
     "poll poster": ("deniable poll poster school.toml",),
     "poll verify": ("deniable poll verify LINK",),
     "poll serve": ("deniable poll serve school.json --port 8080",),

@@ -16,6 +16,7 @@ _COMMANDS = {
     "open": "poll_commands:open_command",
     "kit": "poll_paper:kit",
     "poster": "poll_paper:poster",
+    "snippet": "poll_snippet:snippet",
     **{
         name: f"poll_commands:{name}"
         for name in ("new", "check", "close", "codes", "results", "verify")

@@ -23,6 +23,7 @@ from deniable.cli.output import (
     show_display,
     shown_warnings,
 )
+from deniable.cli.researcher.poll_exports import estimate_exports, refuse_other_options
 from deniable.cli.researcher.survey_options import (
     FILE,
     columns_option,
@@ -206,6 +207,12 @@ def _row_loss(given: Questionnaire, keep: tuple[str, ...]) -> str:
 @sample_options
 @confidence_option
 @click.option("--plot", type=FILE, metavar="OUT.png", help="Plot the estimates with error bars.")
+@click.option(
+    "--poll",
+    type=FILE,
+    metavar="POLL.toml",
+    help="The poll whose snippets asked, for exports of survey software.",
+)
 @missing_option
 @format_options
 @output_options
@@ -225,6 +232,7 @@ def estimate(
     clusters: str | None,
     confidence: float,
     plot: Path | None,
+    poll: Path | None,
     missing: Missing,
     **layout: str | None,
 ) -> None:
@@ -233,9 +241,14 @@ def estimate(
 
     Several files are combined. --weights, --probabilities, --strata and --clusters name columns
     that say how people were sampled. Without --column or --mechanisms, FILE.toml says how the
-    columns were randomized.
+    columns were randomized. With --poll, FILEs are exports of survey software (CSV or JSON) in
+    which the poll's snippets asked.
     """
     check_confidence(confidence)
+    if poll is not None:
+        refuse_other_options()
+        estimate_exports(files, poll, confidence)
+        return
     given = given_mechanisms(columns, mechanisms)
     wanted: dict[str, Any] = {
         "tables": [_names(table) for table in tables],

@@ -23,6 +23,8 @@ __all__ = [
     "bit_epsilon",
     "largest_sampling",
     "local_epsilon",
+    "one_pair_channel",
+    "one_pair_delta",
     "participation",
     "quoc_one_sided_epsilon",
     "sampled_epsilon",
@@ -78,6 +80,43 @@ def answer_epsilon(p: float, q: float, ones: int = 1) -> float:
     if not b or a == 1:
         return math.inf
     return exact.log_ratio(a * (1 - b) / (b * (1 - a)), count)
+
+
+def one_pair_channel(buckets: int, p: float, q: float) -> list[list[Fraction]]:
+    """P[report][bucket] if one pair of coins decides about a whole answer, exactly: with
+    probability p the true bits are sent, otherwise all ones with probability q, or all zeros.
+
+    The reports are the answers in each of the buckets, then all ones, then all zeros. Quoc et al.
+    2017, Algorithm 1, as it is printed.
+
+    >>> [[str(x) for x in row] for row in one_pair_channel(2, 0.5, 0.25)]
+    [['1/2', '0'], ['0', '1/2'], ['1/8', '1/8'], ['3/8', '3/8']]
+    """
+    count = check_count("buckets", buckets)
+    if count < 2:
+        raise ParameterError(
+            "buckets", buckets, "must be at least 2: a yes or no has one bit, and one pair of coins"
+        )
+    truthful, b = Fraction(check_proportion("p", p)), _pair(p, q)[1]
+    true = [[truthful * (i == j) for j in range(count)] for i in range(count)]
+    return [*true, [b] * count, [1 - truthful - b] * count]
+
+
+def one_pair_delta(buckets: int, p: float, q: float, epsilon: float) -> float:
+    """The probability with which one pair of coins for a whole answer loses more than any
+    `epsilon`: the exact delta of (epsilon, delta), which is p, whatever the epsilon is.
+
+    A report with a single 1 was sent by nobody in another bucket, so no epsilon bounds the loss.
+    Coins for each bit have no such report: :func:`answer_epsilon`.
+
+    >>> one_pair_delta(11, 0.5, 0.5, epsilon=3.0)
+    0.5
+    """
+    check_loss("epsilon", epsilon)
+    first, second = zip(*(row[:2] for row in one_pair_channel(buckets, p, q)), strict=True)
+    # where both columns have the same entry, or the second has none, no power of e is needed
+    excess = sum((x for x, y in zip(first, second, strict=True) if not y), start=Fraction(0))
+    return float(excess)
 
 
 def quoc_one_sided_epsilon(p: float, q: float) -> float:

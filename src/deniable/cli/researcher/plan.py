@@ -11,6 +11,7 @@ import deniable
 from deniable.cli.helping import command
 from deniable.cli.output import Part, emit, loss_text, output_options
 from deniable.cli.researcher.plan_questions import plan_questions
+from deniable.cli.researcher.plan_utility import plan_utility
 from deniable.cli.tables import TextTable
 from deniable.errors import PlanError
 from deniable.planning.questionnaire_plan import Split, Way
@@ -115,7 +116,7 @@ def number(text: str) -> int | float:
     "-o",
     type=_FILE,
     metavar="OUT.toml",
-    help="With --questions: where to write the mechanisms, for `deniable randomize`.",
+    help="Where to write the mechanisms of --questions, or the channel of --utility.",
 )
 @click.option(
     "--plot",
@@ -129,12 +130,20 @@ def number(text: str) -> int | float:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a query with this plan to a new file.",
 )
+@click.option(
+    "--utility",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="What each report is worth for each value, a CSV file: find the best channel.",
+)
+@click.option("--prior", help="With --utility: proportions of the values, such as 0.5,0.3,0.2.")
 @output_options
 def plan(
     plot_file: Path | None,
     query_file: Path | None,
     questions: Path | None,
     output: Path | None,
+    utility: Path | None,
+    prior: str | None,
     **request: Any,
 ) -> None:
     """Find whichever of population, proportion, target (--cv or --margin) and epsilon is not given.
@@ -142,8 +151,14 @@ def plan(
     With all four given, find the smallest epsilon that reaches the target: sampled if
     --sampled-epsilon is given, otherwise local. With only a population and an epsilon, find the
     smallest proportion that can be detected. With --questions, find how to ask several questions
-    within one epsilon, and the ± to expect for each.
+    within one epsilon, and the ± to expect for each. With --utility, find the channel whose reports
+    are worth most at an --epsilon.
     """
+    if utility is not None:
+        plan_utility(utility, prior, output, request["epsilon"])
+        return
+    if prior is not None:
+        raise PlanError("--prior belongs to --utility")
     if questions is not None:
         if plot_file is not None:
             raise PlanError(
@@ -156,7 +171,7 @@ def plan(
         if request.pop(name) is not None and source is not click.core.ParameterSource.DEFAULT:
             raise PlanError(f"--{name.replace('_', '-')} belongs to --questions")
     if output is not None:
-        raise PlanError("--output belongs to --questions")
+        raise PlanError("--output belongs to --questions or --utility")
     made = deniable.plan(**request)
     if plot_file is not None:
         from deniable.cli.researcher.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import

@@ -84,6 +84,12 @@ class Figure(NamedTuple):
     show_default=True,
     help="The probability with which the bound may fail.",
 )
+@click.option(
+    "--one-pair",
+    type=number,
+    metavar="BUCKETS",
+    help="Two coins: toss them once for an answer in so many buckets, not for each bit.",
+)
 @choice_options
 @output_options
 def privacy(**given: Any) -> None:
@@ -100,7 +106,8 @@ def privacy(**given: Any) -> None:
         choose(given)
         return
     mechanism, local = _local(given)
-    figures = _figures(given, mechanism, local)
+    one_pair = given["one_pair"] is not None
+    figures = _one_pair(given, local) if one_pair else _figures(given, mechanism, local)
     rows = [(figure.name, loss_text(figure.epsilon), figure.meaning) for figure in figures]
     documents = [_plain(figure) for figure in figures]
     emit(
@@ -128,6 +135,28 @@ def _local(given: dict[str, Any]) -> tuple[Mechanism | None, float]:
     return None, (
         losses.bit_epsilon(p, q) if given["bit"] else losses.answer_epsilon(p, q, given["ones"])
     )
+
+
+def _one_pair(given: dict[str, Any], per_bit: float) -> list[Figure]:
+    """What one pair of coins for a whole answer gives away, beside coins for each bit."""
+    if given["p"] is None:
+        raise click.UsageError("--one-pair needs --p and --q")
+    buckets, p, q = check_count("one_pair", given["one_pair"]), given["p"], given["q"]
+    delta = losses.one_pair_delta(buckets, p, q, 0.0)
+    return [
+        Figure(
+            "one pair",
+            math.inf if delta else 0.0,
+            "one answer: a report with a single 1 is sent by nobody in another bucket",
+        ),
+        Figure(
+            "one pair, delta",
+            0.0,
+            f"except with probability {delta:g}, with which the report is the true answer",
+            delta,
+        ),
+        Figure("coins per bit", per_bit, "the same coins, tossed for each bit, as devices do"),
+    ]
 
 
 def _figures(given: dict[str, Any], mechanism: Mechanism | None, local: float) -> list[Figure]:

@@ -85,10 +85,10 @@ def best_channel(utility: Any, epsilon: float, prior: Any = None) -> BestChannel
         b_ub=np.zeros(len(above)),
         A_eq=sums,
         b_eq=np.ones(values),
-        bounds=np.column_stack([lowest, highest]),
+        bounds=list(zip(lowest.tolist(), highest.tolist(), strict=True)),
         method="highs",
     )
-    if found.status != 0:
+    if found.status != 0 or found.x is None:
         raise PlanError(f"the linear programme has no solution: {found.message}")
     matrix, loss = _within(np.reshape(found.x[:n], worth.shape), float(epsilon))
     by_value = (worth * matrix).sum(axis=0)

@@ -73,8 +73,13 @@ def _most_sampling(query: Query, costs: Costs) -> float:
     """The sampling up to which capacity, bytes, latency and money are kept, whatever the coins are;
     0 if none does."""
     budget, most = query.budget, 1.0
-    for name in RESOURCES:
-        limit = getattr(budget, name)
+    limits = {
+        "answers_per_second": budget.answers_per_second,
+        "bytes_per_day": budget.bytes_per_day,
+        "latency": budget.latency,
+        "money_per_month": budget.money_per_month,
+    }
+    for name, limit in limits.items():
         if limit is not None:
             most = _kept(partial(costs.resource, query, name), limit, most)
     return most

@@ -23,7 +23,8 @@ from deniable import (
     system_source,
 )
 from deniable.errors import ParameterError, RandomnessError
-from deniable.randomness import ONE, Categorical, add_ones, lemire, search_rows
+from deniable.exact_draws import add_ones, lemire, search_rows
+from deniable.randomness import ONE, Categorical
 
 
 @pytest.mark.parametrize("sixteenths", range(1, 16))

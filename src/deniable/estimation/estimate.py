@@ -20,7 +20,7 @@ from deniable.estimation.exact_intervals import (
     LARGEST,
     few_reports,
     rare_limits,
-    small_population_limits,
+    small_intervals,
 )
 from deniable.estimation.interval_laws import ProportionLaw
 from deniable.estimation.intervals import (
@@ -28,6 +28,7 @@ from deniable.estimation.intervals import (
     StratumCounts,
     critical_values,
     cut_to_proportions,
+    hull,
     stratified_limits,
 )
 from deniable.estimation.report_counts import ReportCounts, with_n
@@ -178,7 +179,10 @@ class Estimate(OrderedStatistics, Result):
             )
         counts = self._few_counts()
         if counts is not None:
-            return self._small(counts, reach, self._rare(method))
+            assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
+            return small_intervals(
+                counts, self.n, self.population, self.support, reach, self._rare(method)
+            )
         return cut_to_proportions(self._uncut(method, reach), self.stderr)
 
     def _rare(self, method: str | None) -> NDArray[np.bool_]:
@@ -239,20 +243,6 @@ class Estimate(OrderedStatistics, Result):
             else None
         )
 
-    def _small(self, counts: NDArray[np.int64], reach: _Floats, rare: NDArray[np.bool_]) -> _Floats:
-        """The interval of a small population; labels with the same coins are looked up together."""
-        assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
-        out = np.empty((counts.size, 2))
-        kinds, which = np.unique(
-            np.column_stack([*self.support, reach, rare]), axis=0, return_inverse=True
-        )
-        for i, (a, b, z, at_least) in enumerate(kinds.tolist()):
-            chosen, level = which.reshape(-1) == i, math.erf(z / math.sqrt(2))
-            out[chosen] = small_population_limits(
-                counts[chosen], self.n, self.population, a, b, level, bool(at_least)
-            )
-        return out
-
     def _uncut(self, method: str | None, reach: _Floats) -> _Floats:
         """Score or exact limits, not cut to [0, 1]: cutting the parts of a sum would shorten it."""
         leaves, law, rare = self._leaves(1.0), self._law, self._rare(method)
@@ -266,7 +256,7 @@ class Estimate(OrderedStatistics, Result):
             exact = rare_limits(
                 centre[rare], (a[rare], b[rare]), n[rare], self.population, reach[rare]
             )
-            limits[rare] = exact if len(leaves) == 1 else _hull(limits[rare], exact)
+            limits[rare] = exact if len(leaves) == 1 else hull(limits[rare], exact)
         return limits
 
     def _leaves(self, weight: float) -> list[StratumCounts]:
@@ -398,13 +388,6 @@ class Estimate(OrderedStatistics, Result):
             f"<Estimate of {len(self.labels)} proportions from {self.n:,} reports,"
             f" {self.mechanism}>"
         )
-
-
-def _hull(first: _Floats, second: _Floats) -> _Floats:
-    """The smallest intervals that contain both, row by row."""
-    return np.column_stack(
-        [np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])]
-    )
 
 
 def _finite(number: float) -> float | None:

@@ -12,6 +12,7 @@ interval covers at least as often as stated.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "few_reports",
     "rare_limits",
     "rate_limits",
+    "small_intervals",
     "small_population_limits",
 ]
 
@@ -198,3 +200,25 @@ def _whole_region(law: _Floats, confidence: float) -> tuple[int, int]:
     tail, up_to = (1 - confidence) / 2, np.cumsum(law)
     last = int(np.argmax(1 - up_to <= tail)) if np.any(1 - up_to <= tail) else law.size - 1
     return min(int(np.searchsorted(up_to, tail, side="right")), law.size - 1), last
+
+
+def small_intervals(
+    counts: NDArray[np.int64],
+    n: int,
+    population: int,
+    support: tuple[_Floats, _Floats],
+    reach: _Floats,
+    at_least: NDArray[np.bool_],
+) -> _Floats:
+    """The interval of each label in a small population; labels with the same coins are looked up
+    together."""
+    out = np.empty((counts.size, 2))
+    kinds, which = np.unique(
+        np.column_stack([*support, reach, at_least]), axis=0, return_inverse=True
+    )
+    for i, (a, b, z, exact) in enumerate(kinds.tolist()):
+        chosen, level = which.reshape(-1) == i, math.erf(z / math.sqrt(2))
+        out[chosen] = small_population_limits(
+            counts[chosen], n, population, a, b, level, bool(exact)
+        )
+    return out

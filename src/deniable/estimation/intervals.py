@@ -19,6 +19,7 @@ __all__ = [
     "StratumCounts",
     "critical_values",
     "cut_to_proportions",
+    "hull",
     "p_text",
     "score_limits",
     "skewed_reach",
@@ -288,3 +289,10 @@ def p_text(p: float) -> str:
     ('p = 0.0123', 'p < 1e-16')
     """
     return f"p = {p:.3g}" if p >= 1e-16 else "p < 1e-16"
+
+
+def hull(first: _Floats, second: _Floats) -> _Floats:
+    """The smallest intervals that contain both, row by row."""
+    return np.column_stack(
+        [np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])]
+    )

@@ -31,6 +31,7 @@ ROOMS = [
     "errors",
     "documents",
     "registries",
+    "exact_draws",
     "randomness",
     "scripted_randomness",
     "checks",

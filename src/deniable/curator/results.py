@@ -90,14 +90,14 @@ class Histogram(Estimate):
         """The noisy counts or, given a size, the proportions of it."""
         return self.noisy_counts.copy() if size is None else super().counts(size)
 
-    def count_interval(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+    def count_interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> _Floats:
         """One row per label: low and high, which cover the exact count with at least the given
         probability."""
         reach = self.law.reach(self._level(confidence, simultaneous))
         return np.column_stack([self.noisy_counts - reach, self.noisy_counts + reach])
 
     def interval(
-        self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False
+        self, confidence: float = 0.95, method: str | None = None, *, simultaneous: bool = False
     ) -> _Floats:
         """One row per label: low and high, which cover the exact proportion with at least the given
         probability.
@@ -110,7 +110,7 @@ class Histogram(Estimate):
                 "method", method, "must be None: the law of a curator's noise is known"
             )
         if self.total is not None:
-            limits = self.count_interval(confidence, simultaneous) / self.total
+            limits = self.count_interval(confidence, simultaneous=simultaneous) / self.total
         else:
             noisy, level = self.noisy_counts, self._level(confidence, simultaneous)
             limits = proportion_limits(noisy, float(noisy.sum()), self.law.scale, noisy.size, level)
@@ -124,7 +124,7 @@ class Histogram(Estimate):
         check_confidence(confidence)
         return np.full(len(self.labels), True)
 
-    def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+    def plus_minus(self, confidence: float = 0.95, *, simultaneous: bool = False) -> _Floats:
         """How far the noise reaches to either side of each proportion."""
         level = self._level(confidence, simultaneous)
         if self.total is not None:

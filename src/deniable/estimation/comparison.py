@@ -66,7 +66,7 @@ class Comparison(Result):
         )
         return np.asarray(2 * below)
 
-    def interval(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+    def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> _Floats:
         """One row per label: low and high of the difference.
 
         If the reports of both groups support labels or do not, both groups' intervals are put

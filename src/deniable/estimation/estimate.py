@@ -108,7 +108,7 @@ class Estimate(OrderedStatistics, Result):
         return np.sqrt(self.variance)
 
     def interval(
-        self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False
+        self, confidence: float = 0.95, method: str | None = None, *, simultaneous: bool = False
     ) -> _Floats:
         """One row per label: low and high, which cover the true proportion with the given
         probability.
@@ -140,7 +140,7 @@ class Estimate(OrderedStatistics, Result):
             raise ParameterError("method", method, "must be 'normal', 'score' or 'exact'")
         centre = self.proportions if self.unbiased is None else self.unbiased
         if method == "normal" or (method is None and not self._has_score):
-            reach = self.plus_minus(confidence, simultaneous)
+            reach = self.plus_minus(confidence, simultaneous=simultaneous)
             limits = np.column_stack([centre - reach, centre + reach])
         else:
             free = (
@@ -194,7 +194,7 @@ class Estimate(OrderedStatistics, Result):
             return np.zeros(self.proportions.size, dtype=bool) if self.rare is None else self.rare
         return few_reports(law[2], law[0], law[1])
 
-    def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+    def plus_minus(self, confidence: float = 0.95, *, simultaneous: bool = False) -> _Floats:
         """How far the normal interval reaches to either side of each proportion."""
         degrees = (
             np.full(self.variance.size, self.n - 1.0) if self.degrees is None else self.degrees

@@ -46,7 +46,7 @@ class ReleasedHistogram(Estimate):
     guarantee: Guarantee | None = None
 
     def interval(
-        self, confidence: float = 0.95, method: str | None = None, simultaneous: bool = False
+        self, confidence: float = 0.95, method: str | None = None, *, simultaneous: bool = False
     ) -> _Floats:
         """One row per label: low and high, which cover the true proportion with at least the given
         probability.
@@ -69,9 +69,9 @@ class ReleasedHistogram(Estimate):
             limits[:, 1] = np.maximum(limits[:, 1], self.proportions)
         return limits
 
-    def plus_minus(self, confidence: float = 0.95, simultaneous: bool = False) -> _Floats:
+    def plus_minus(self, confidence: float = 0.95, *, simultaneous: bool = False) -> _Floats:
         """The distance from each proportion to the farther end of its interval."""
-        low, high = self.interval(confidence, None, simultaneous).T
+        low, high = self.interval(confidence, None, simultaneous=simultaneous).T
         reach: _Floats = np.maximum(self.proportions - low, high - self.proportions)
         return reach
 

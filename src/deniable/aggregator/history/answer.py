@@ -329,7 +329,7 @@ def _against(
 
 
 def _difference(found: Comparison, confidence: float, simultaneous: bool) -> DifferenceDocument:
-    limits = found.interval(confidence, simultaneous)
+    limits = found.interval(confidence, simultaneous=simultaneous)
     statistic, degrees, p = found.overall()
     return {
         "labels": encode(list(found.labels)),

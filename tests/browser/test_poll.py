@@ -508,6 +508,166 @@ def test_what_a_person_tossed_by_hand_is_sent_as_it_is_and_counted_with_the_othe
         assert "50.0" in phone.text("bars")
 
 
+PLACES = ["Aachen", "Århus", "Bremen", "Cork", "Zürich", "Ürümqi"]
+
+
+def keys(browser: Browser, *pressed: str) -> None:
+    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415 - an extra of tests
+
+    for each in pressed:
+        browser.driver.switch_to.active_element.send_keys(getattr(Keys, each, each))
+
+
+def test_one_of_a_long_list_is_found_and_the_whole_way_is_gone_by_keyboard_alone(
+    phone: Browser, tmp_path: Path
+) -> None:
+    asked = {"kind": "list", "text": "Where do you live?", "options": PLACES, "optional": True}
+    with RunningPoll(tmp_path, asked, factor=20) as poll:
+        phone.open(poll.link())
+        reach(phone, "consent")
+
+        def tab_to(testid: str) -> None:
+            for _ in range(30):
+                keys(phone, "TAB")
+                focused = "return document.activeElement?.dataset.testid"
+                if phone.run(focused) == testid:
+                    return
+            raise AssertionError(f"Tab does not lead to {testid}")
+
+        tab_to("agree")
+        keys(phone, "ENTER")
+        reach(phone, "question")
+        tab_to("search")
+        keys(phone, "qqq")
+        assert phone.text("found") == "Not in the list."
+        keys(phone, "BACKSPACE", "BACKSPACE", "BACKSPACE", "ur")  # without its accents
+        assert phone.text("found") == "2 found"
+        shown = [each.text for each in phone.all("option-4") + phone.all("option-5")]
+        assert shown == ["Zürich", "Ürümqi"]
+        tab_to("next")
+        keys(phone, "ENTER")  # what was typed is no answer
+        assert "Choose an answer first." in text_of(phone)
+        phone.find("search").send_keys("")
+        phone.run("arguments[0].focus()", phone.find("search"))
+        keys(phone, "ARROW_DOWN", "ARROW_DOWN", "ENTER")
+        assert phone.text("found") == "Chosen: Zürich"  # Ürümqi begins with it and comes first
+        tab_to("next")
+        keys(phone, "ENTER")
+        reach(phone, "toss")
+        tab_to("toss")
+        keys(phone, "ENTER")
+        phone.find("check")
+        keys(phone, "ENTER")  # the focus is on it
+        reach(phone, "leaves")
+        tab_to("send")
+        keys(phone, "ENTER")
+        reach(phone, "sent")
+        assert poll.accepted() == [1, 1]
+        assert phone.complaints() == []
+
+
+STATEMENT = "I have driven drunk."
+
+
+def test_by_hand_a_questionnaire_is_tossed_question_by_question_and_two_statements_are_turned(
+    phone: Browser, tmp_path: Path
+) -> None:
+    asked = (
+        {"text": "Have you ever driven drunk?", "statement": STATEMENT},
+        {"kind": "yesno", "text": "Would you again?"},
+    )
+    with RunningPoll(tmp_path, *asked, factor=9) as poll:
+        seen = set()
+        for _ in range(12):
+            phone.open(poll.link())
+            reach(phone, "consent")
+            phone.click("agree")
+            reach(phone, "question")
+            phone.run("document.querySelector('input[name=mode][value=hand]').click()")
+            assert "Toss a coin where nobody can see it." in text_of(phone)
+            phone.click("pair")
+            assert STATEMENT in text_of(phone)
+            low = "between 00 and 24" in text_of(phone)
+            assert low or "between 25 and 99" in text_of(phone)
+            phone.run("document.querySelectorAll('input[name=said]')[0].click()")  # differ
+            phone.click("next")
+            phone.wait(partial(shows, phone, "Would you again?"), "it is not asked")
+            phone.run("document.querySelectorAll('input[name=said]')[1].click()")
+            phone.click("next")
+            reach(phone, "leaves")
+            said = text_of(phone).split("The answers this phone gives")[1]
+            first, second = (said.split(f"{each['text']}\n")[1].split()[0] for each in asked)
+            assert (first, second) == ("Yes" if low else "No", "No")
+            seen.add(low)
+            phone.click("dont")
+            reach(phone, "bye")
+            phone.cdp("Storage.clearDataForOrigin", origin=poll.poll.page, storageTypes="all")
+            if len(seen) == 2:
+                break
+        assert seen == {True, False}  # one of two draws 12 times over: 1 in 2,048
+        assert poll.accepted() == [0, 0]
+
+
+def test_the_page_speaks_the_language_a_person_chooses_and_right_to_left_is_mirrored(
+    phone: Browser, tmp_path: Path, axe_source: str
+) -> None:
+    asked = {"text": {"en": "Have you ever driven drunk?", "ar": "هل قدت السيارة وأنت مخمور؟"}}
+    with RunningPoll(tmp_path, asked, title={"en": "Driving", "ar": "القيادة"}) as poll:
+        phone.size(320, 800, phone=True)
+
+        def choose_language(code: str) -> None:
+            phone.run(
+                "const [e, v] = arguments; e.value = v; e.dispatchEvent(new Event('change'))",
+                phone.find("language"),
+                code,
+            )
+            phone.wait(
+                lambda: phone.run("return document.documentElement.lang") == code,
+                f"it does not speak {code}",
+            )
+
+        def look(state: str, code: str) -> None:
+            reach(phone, state)
+            phone.picture(f"poll-{state}-320-{code}")
+            assert serious_findings(phone, axe_source) == [], (state, code)
+            assert not phone.overflows(), (state, code)
+
+        phone.open(poll.link())
+        reach(phone, "consent")
+        choose_language("de")
+        look("consent", "de")
+        assert "Coins" not in text_of(phone)
+        assert "Diese Umfrage gibt es nur auf Arabisch, Englisch." in text_of(phone)
+        choose_language("ar")
+        phone.open(poll.link())  # it is remembered
+        look("consent", "ar")
+        assert phone.run("return document.documentElement.dir") == "rtl"
+        assert "القيادة" in text_of(phone)
+        phone.click("agree")
+        look("question", "ar")
+        assert "هل قدت السيارة وأنت مخمور؟" in text_of(phone)
+        phone.run("document.querySelector('input[name=mode][value=hand]').click()")
+        look("question", "ar")
+        phone.run("document.querySelector('input[name=mode][value=phone]').click()")
+        choose(phone, 0)
+        phone.click("next")
+        look("toss", "ar")
+        phone.click("toss")
+        phone.click("check")
+        phone.wait(lambda: phone.all("bytes-1"), "the pieces are not shown")
+        look("leaves", "ar")
+        assert phone.text("said") in ("نعم", "لا")
+        phone.click("send")
+        look("sent", "ar")
+        phone.click("see")
+        look("results", "ar")
+        phone.run("document.querySelector('[data-testid=help]').click()")
+        look("how", "ar")
+        phone.open(poll.link()[:-3])
+        look("tampered", "ar")
+        assert phone.complaints() == []
+
+
 @pytest.mark.parametrize("width", [390, 320])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_any_state_and_nothing_scrolls_sideways(

@@ -51,9 +51,10 @@ url = "https://two.example"
 by = "the university's computing centre"
 
 [[questions]]
-kind = "yesno"  # or "one", "several" (with most), "scale", "number" (with low, high, step)
+kind = "yesno"  # "one", "several" (with most), "scale", "number" (low, high, step), "list"
 text = {title}
 # options = ["Yes", "No"]
+# optional = true  # one may also say "Rather not say"
 """
 
 
@@ -185,7 +186,10 @@ def poll_text(poll: Poll) -> str:
         ]
         lines.append(f"text = {written(question.text)}")
         if question.kind != "number":
-            lines.append(f"options = {written(question.options)}")
+            options = {
+                tag: each[: len(each) - question.optional] for tag, each in question.options.items()
+            }
+            lines.append(f"options = {written(options)}")
         extra = {name: value for name, value in question.page_document().items() if name != "kind"}
         lines += [f"{name} = {written(value)}" for name, value in extra.items()]
     return "\n".join([*lines, ""])

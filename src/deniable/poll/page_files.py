@@ -45,6 +45,8 @@ def _script() -> str:
         for name, folder in folders.items()
         for path in folder.rglob("*.js")
     }
+    # a poll has no patterns, and a tenth of the script is about them
+    modules["client/patterns.js"] = modules.pop("js/no_patterns.js")
     return bundled(modules, "js/app.js")
 
 
@@ -56,6 +58,8 @@ def page_files() -> dict[str, PageFile]:
         "poll.css": ("text/css", (_STATIC / "poll.css").read_text(encoding="utf-8")),
         "poll.js": ("text/javascript", _script()),
     }
+    for path in sorted((_STATIC / "lang").glob("*.js")):  # words of one language each
+        texts[path.name] = ("text/javascript", path.read_text(encoding="utf-8"))
     files = {name: _file(kind, text) for name, (kind, text) in texts.items()}
     files["sw.js"] = _file("text/javascript", _worker(files))
     return files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deniable.checks import whole
@@ -14,7 +14,7 @@ from deniable.queries.texts import check_text, first_repeated
 
 __all__ = ["KINDS", "Options", "PollQuestion", "Texts", "read_question", "read_texts"]
 
-KINDS = ("yesno", "one", "several", "scale", "number")
+KINDS = ("yesno", "one", "several", "scale", "number", "list")
 Texts = Mapping[str, str]
 """A text by language."""
 Options = Mapping[str, tuple[str, ...]]
@@ -29,11 +29,24 @@ _YES_NO = {
     "nl": ("Ja", "Nee"),
     "pt": ("Sim", "Não"),
 }
+_RATHER_NOT = {
+    "ar": "أفضّل ألّا أجيب",
+    "de": "Keine Angabe",
+    "en": "Rather not say",
+    "es": "Prefiero no responder",
+    "fr": "Je préfère ne pas répondre",
+    "it": "Preferisco non rispondere",
+    "nl": "Zeg ik liever niet",
+    "pt": "Prefiro não responder",
+}
 _TO = {"en": "{} to {}", "de": "{} bis {}", "fr": "{} à {}", "es": "{} a {}", "ar": "{} – {}"}
 _LONGEST = 500
 _NAME = re.compile(r"[a-z][a-z0-9]{0,19}", re.ASCII)
 _MOST_OPTIONS = 50
-_KEYS = ("id", "kind", "text", "options", "most", "low", "high", "step", "unit")
+_LONGEST_LIST = 1000
+_KEYS = (
+    "id", "kind", "text", "statement", "options", "optional", "most", "low", "high", "step", "unit",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,12 @@ class PollQuestion:
     high: int = 0
     step: int = 1
     unit: Texts | None = None
+    optional: bool = False
+    """Whether the last option says that a person rather does not answer. It is an answer like any
+    other, so that skipping does not show."""
+    statement: Texts | None = None
+    """Of `yesno`: what is true of people whose answer is the first option. With it, a person may
+    compare two statements instead of tossing coins."""
 
     @property
     def n_options(self) -> int:
@@ -74,6 +93,10 @@ class PollQuestion:
     def page_document(self) -> dict[str, Any]:
         """What the page needs to ask it, beside the signed texts."""
         document: dict[str, Any] = {"kind": self.kind}
+        if self.optional:
+            document["optional"] = True
+        if self.statement is not None:
+            document["statement"] = dict(self.statement)
         if self.kind == "several":
             document["most"] = self.most
         if self.kind == "number":
@@ -104,10 +127,11 @@ def read_question(place: str, tree: Mapping[str, Any], language: str) -> PollQue
     if kind not in KINDS:
         raise ParameterError(f"{place}.kind", kind, f"must be one of {', '.join(map(repr, KINDS))}")
     allowed = {
+        "yesno": ("options", "optional", "statement"),
         "several": ("options", "most"),
-        "number": ("low", "high", "step", "unit"),
-    }.get(kind, ("options",))
-    for key in ("options", "most", "low", "high", "step", "unit"):
+        "number": ("low", "high", "step", "unit", "optional"),
+    }.get(kind, ("options", "optional"))
+    for key in _KEYS[3:]:
         if key in tree and key not in allowed:
             raise ParameterError(
                 f"{place}.{key}", tree[key], f"does not belong to a question of kind {kind!r}"
@@ -118,11 +142,38 @@ def read_question(place: str, tree: Mapping[str, Any], language: str) -> PollQue
         rule = "must be 1 to 20 of a-z and 0-9, starting with a letter"
         raise ParameterError(f"{place}.id", name, rule)
     if kind == "number":
-        return _number(place, name, tree, text, language)
+        return _with_skip(place, tree, _number(place, name, tree, text, language))
     options = _options(f"{place}.options", kind, tree.get("options"), text, language)
     n = len(next(iter(options.values())))
     most = whole(f"{place}.most", tree.get("most", 1), 1, n) if kind == "several" else 1
-    return PollQuestion(name, kind, text, options, most)
+    statement = None
+    if "statement" in tree:
+        statement = read_texts(f"{place}.statement", tree["statement"], language)
+        if set(statement) != set(text):
+            rule = "must have the question's languages"
+            raise ParameterError(f"{place}.statement", sorted(statement), rule)
+    found = PollQuestion(name, kind, text, options, most, statement=statement)
+    return _with_skip(place, tree, found)
+
+
+def _with_skip(place: str, tree: Mapping[str, Any], question: PollQuestion) -> PollQuestion:
+    """The question, with an option more if it is optional."""
+    optional = tree.get("optional", False)
+    if not isinstance(optional, bool):
+        raise ParameterError(f"{place}.optional", optional, "must be true or false")
+    if not optional:
+        return question
+    if question.statement is not None:
+        rule = "does not go with a statement, which is true or false"
+        raise ParameterError(f"{place}.optional", optional, rule)
+    options = {}
+    for tag, each in question.options.items():
+        words = _RATHER_NOT.get(tag.partition("-")[0])
+        if words is None or words in each:
+            rule = f"is not known in {tag!r}: write it as the last of options instead"
+            raise ParameterError(f"{place}.optional", optional, rule)
+        options[tag] = (*each, words)
+    return replace(question, options=options, optional=True)
 
 
 def _options(name: str, kind: str, given: Any, text: Texts, language: str) -> Options:
@@ -138,7 +189,7 @@ def _options(name: str, kind: str, given: Any, text: Texts, language: str) -> Op
         )
         raise ParameterError(name, given, rule)
     first = listed[next(iter(text))]
-    least, most = (2, 2) if kind == "yesno" else (2, _MOST_OPTIONS)
+    least, most = 2, {"yesno": 2, "list": _LONGEST_LIST}.get(kind, _MOST_OPTIONS)
     for tag, each in listed.items():
         if not isinstance(each, list | tuple) or not least <= len(each) <= most:
             rule = f"must be a list of {least if least == most else f'{least} to {most}'} texts"

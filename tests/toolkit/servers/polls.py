@@ -45,7 +45,6 @@ class RunningPoll:
         self.poll = Poll(
             id="test-poll",
             asker="Staff council",
-            title={"en": "A test poll"},
             questions=asked,
             operators=self.places.operators,
             aggregator=self.places.aggregator.url,
@@ -56,7 +55,7 @@ class RunningPoll:
             answer="codes" if n_codes else "open",
             minimum=minimum,
             contact="council@hospital.example",
-            **rest,
+            **{"title": {"en": "A test poll"}, **rest},
         )
         self.opened: OpenPoll = open_poll(self.poll, self.key)
         folder.mkdir(parents=True, exist_ok=True)

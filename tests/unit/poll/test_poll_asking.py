@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import subprocess
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import deniable.poll.page_files as page_file_module
 from deniable.errors import ParameterError, ServiceError
 from deniable.poll.asking import expected_half_width, queries_of
 from deniable.poll.bundling import bundled
@@ -135,9 +139,39 @@ def test_what_one_proxy_sees_of_a_code_tells_nothing_of_what_the_other_sees() ->
 
 def test_the_whole_page_is_at_most_60_kilobytes_on_the_wire() -> None:
     files = page_files()
-    assert sum(len(each.compressed) for each in files.values()) <= 60_000
+    sizes = {name: len(each.compressed) for name, each in files.items()}
+    languages = {name: sizes[name] for name in ("ar.js", "de.js")}
+    assert max(languages.values()) <= 5_000  # fetched if it is spoken
+    assert sum(sizes.values()) - sum(languages.values()) <= 60_000
     assert b"http://" not in files["poll.js"].content.replace(b"http://www.w3.org/2000/svg", b"")
     assert b"innerHTML" not in files["poll.js"].content
+
+
+SAME_WORDS = """
+const { default: en } = await import(process.argv[1]);
+const shape = (value) => (typeof value === "function" ? value.length : Array.isArray(value) ? value.map(shape) : typeof value);
+for (const path of process.argv.slice(2)) {
+  const { default: other } = await import(path);
+  for (const name of new Set([...Object.keys(en), ...Object.keys(other)])) {
+    if (JSON.stringify(shape(en[name])) !== JSON.stringify(shape(other[name]))) console.log(`${path}: ${name}`);
+  }
+  for (const rule of [2, 3, 5, 7, 11, "many"]) {
+    if (other.handRules(rule, "YES", "NO", 6)?.length !== 3) console.log(`${path}: rule ${rule}`);
+  }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_every_language_of_the_page_says_all_that_english_says() -> None:
+    static = Path(page_file_module.__file__).parent / "static"
+    english = (static / "js" / "en.js").as_uri()
+    others = [path.as_uri() for path in sorted((static / "lang").glob("*.js"))]
+    program = [shutil.which("node") or "", "--input-type=module", "-e", SAME_WORDS, "--"]
+    done = subprocess.run(  # noqa: S603 - our own modules
+        [*program, english, *others], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize(

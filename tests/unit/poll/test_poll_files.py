@@ -29,6 +29,7 @@ url = "https://two.example"
 [[questions]]
 id = "taken"
 text = { en = "Have you taken medicine?", de = "Haben Sie Medikamente genommen?" }
+statement = { en = "I have taken medicine.", de = "Ich habe Medikamente genommen." }
 
 [[questions]]
 id = "nights"
@@ -38,6 +39,13 @@ low = 0
 high = 31
 step = 8
 unit = { en = "nights", de = "Nächte" }
+optional = true
+
+[[questions]]
+id = "ward"
+kind = "list"
+text = { en = "On which ward?", de = "Auf welcher Station?" }
+options = { en = ["A", "B"], de = ["A", "B"] }
 """
 
 
@@ -51,8 +59,18 @@ def test_a_poll_is_read_and_comes_back_as_it_was_written(tmp_path: Path) -> None
     poll = read_poll(written(tmp_path, GOOD))
     assert poll.languages == ("en", "de")
     assert poll.questions[0].options["de"] == ("Ja", "Nein")
-    assert poll.questions[1].options["de"] == ("0 bis 7", "8 bis 15", "16 bis 23", "24 bis 31")
-    assert [poll.query_id(each) for each in poll.questions] == ["medicine.taken", "medicine.nights"]
+    assert poll.questions[1].options["de"] == (
+        "0 bis 7",
+        "8 bis 15",
+        "16 bis 23",
+        "24 bis 31",
+        "Keine Angabe",
+    )
+    assert [poll.query_id(each) for each in poll.questions] == [
+        "medicine.taken",
+        "medicine.nights",
+        "medicine.ward",
+    ]
     assert read_poll(written(tmp_path, poll_text(poll))) == poll
 
 
@@ -70,11 +88,11 @@ def test_a_poll_is_read_and_comes_back_as_it_was_written(tmp_path: Path) -> None
         ('id = "medicine"', 'id = "Medicine!"', 1, "id = 'Medicine!' must be 1 to 40"),
         ("https://two.example", "https://one.example", 15, "must differ from that of the first"),
         ("https://two.example", "https://two.example/x", 15, "without a path"),
-        ('id = "nights"', 'id = "taken"', 22, "must differ from the others"),
-        ("step = 8", "step = 0", 27, "step = 0 must"),
-        ('kind = "number"', 'kind = "numbr"', 23, "kind = 'numbr' must be one of"),
-        ('kind = "number"', 'kind = "scale"', 25, "does not belong to a question of kind 'scale'"),
-        (', de = "Wie viele Nächte?"', "", 28, "must have the"),
+        ('id = "nights"', 'id = "taken"', 23, "must differ from the others"),
+        ("step = 8", "step = 0", 28, "step = 0 must"),
+        ('kind = "number"', 'kind = "numbr"', 24, "kind = 'numbr' must be one of"),
+        ('kind = "number"', 'kind = "scale"', 26, "does not belong to a question of kind 'scale'"),
+        (', de = "Wie viele Nächte?"', "", 29, "must have the"),
         ("2026-11-30", "2026-10-30", 5, "must be a minute to a year after the start"),
     ],
 )

@@ -11,7 +11,7 @@ import { results } from "./results.js";
 import { consent, how, leaves, loading, sending, sent } from "./screens.js";
 import { stop } from "./stops.js";
 import { tossing } from "./toss.js";
-import { t } from "./words.js";
+import { LANGUAGES, preferred, speak, t } from "./words.js";
 
 const [bar, main, skip] = ["bar", "main", "skip"].map((id) => document.getElementById(id));
 const steps = h("div", { class: "steps" });
@@ -21,9 +21,9 @@ const FINAL = ["leaves", "sending", "sent"]; // the coins have fallen: there is 
 
 const app = {
   link: null, kept: null, document: null, step: "loading", index: 0, stop: null, fault: "", print: "", before: null,
-  copies: [null, null], questions: [], mode: "phone", cover: false, answers: [], said: null, answeredOn: null,
+  copies: [null, null], questions: [], mode: "phone", pair: null, cover: false, answers: [], said: null, answeredOn: null,
   /** The language of texts in which this person is asked. */
-  language: (texts) => languageOf(texts, navigator.languages ?? []),
+  language: (texts) => languageOf(texts, [t.lang, ...(navigator.languages ?? [])]),
   get tongue() {
     return this.language(this.document.texts);
   },
@@ -63,7 +63,9 @@ const app = {
 const frame = () => {
   say(skip, t.skip);
   const help = () => app.step !== "how" && app.go("how", { before: app.step });
-  put(bar, h("span", { class: "brand" }, logo(), h("span", null, "deniable")), h("span", { class: "push" }, app.document && h("button", { class: "tool", type: "button", "aria-label": t.help, title: t.help, "data-testid": "help", on: { click: help } }, icons.help())));
+  const select = h("select", { class: "tool", "aria-label": t.language, "data-testid": "language", on: { change: async () => { await speak(select.value, true); show(); bar.querySelector("select").focus(); } } }, Object.entries(LANGUAGES).map(([code, name]) => h("option", { value: code, lang: code, selected: code === t.lang }, name)));
+  const settled = !["loading", "toss", "sending"].includes(app.step); // what moves there is not drawn anew
+  put(bar, h("span", { class: "brand" }, logo(), h("span", null, "deniable")), h("span", { class: "push" }, settled && select, app.document && h("button", { class: "tool", type: "button", "aria-label": t.help, title: t.help, "data-testid": "help", on: { click: help } }, icons.help())));
   const at = ORDER[app.step];
   steps.hidden = !at || (app.step === "question" && app.questions.length > 1); // there the budget shows how far one is
   put(steps, at && [h("span", { class: "visually-hidden" }, t.step(at, 5)), Array.from({ length: 5 }, (_, i) => h("i", { class: i < at ? "on" : null, "aria-hidden": "true" }))]);
@@ -105,6 +107,7 @@ const resume = async () => {
 };
 
 const start = async () => {
+  await speak(preferred());
   show();
   if (!globalThis.crypto?.subtle) return app.halt("http");
   app.link = readLink();

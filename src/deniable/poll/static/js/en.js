@@ -26,7 +26,17 @@ export default {
   nothing: "None of these",
   choose: "Choose an answer first.", chooseMost: (n) => `At most ${n}.`, chooseRange: (a, b) => `A whole number from ${a} to ${b}.`, next: "Next", toCoins: "Go to the coins",
   handWhy: "This phone never learns your answer, not even for a moment.",
-  hand1: "Toss a coin where nobody can see it.", hand2: "Heads: answer the question truthfully below.", hand3: (yes, no) => `Tails: toss again. Heads, tap ${yes}. Tails, tap ${no}.`, handDie: "A die does as well: odd is heads, even is tails.", handSay: "What do the coins let you say?",
+  handRules: (rule, yes, no, k) => ({
+    2: ["Roll a die where nobody can see it.", "5 or 6: answer the question truthfully below.", `1 or 2: tap ${yes}. 3 or 4: tap ${no}.`],
+    3: ["Toss a coin where nobody can see it.", "Heads: answer the question truthfully below.", `Tails: toss again. Heads, tap ${yes}. Tails, tap ${no}.`],
+    5: ["Roll a die where nobody can see it.", "2, 3, 4 or 5: answer the question truthfully below.", `1: tap ${yes}. 6: tap ${no}.`],
+    7: ["Toss two coins where nobody can see them.", "At least one shows heads: answer the question truthfully below.", `Both show tails: toss one of them again. Heads, tap ${yes}. Tails, tap ${no}.`],
+    11: ["Roll a die where nobody can see it.", "1 to 5: answer the question truthfully below.", `6: toss a coin. Heads, tap ${yes}. Tails, tap ${no}.`],
+    many: ["Toss a coin where nobody can see it.", "Heads: answer the question truthfully below.", k === 3 ? "Tails: roll a die. 1 or 2 is the first answer, 3 or 4 the second, 5 or 6 the third." : k === 6 ? "Tails: roll a die, and tap the answer with that number." : `Tails: roll a die until it shows at most ${k}, and tap the answer with that number.`],
+  })[rule],
+  handPair: "No coin? Compare two statements instead", handCoins: "Use coins instead", pair1: "Think of somebody’s phone number. Tell nobody whose.", pair2: (n, a, b) => `The last ${n} digits of that number are between ${a} and ${b}.`, pairSay: "Of the statements A and B:", differ: "Exactly one is true", same2: "Both true, or both false",
+  search: "Search the list", searchHint: "What you type stays on this phone.", found: (n) => `${n} found`, none: "Not in the list.", chosen: (name) => `Chosen: ${name}`,
+  handSay: "What do the coins let you say?",
   toCheck: "See what leaves",
 
   coinTitle: "Now the coins", rule1: "Heads", rule1Say: "Your own answer is sent.", rule2: "Tails", rule2Say: "The second coin answers.", rule2Many: "Chance picks one of the answers.",
@@ -43,7 +53,7 @@ export default {
 
   sending: "Sending", queued: "Waiting for a connection", queuedSay: (day) => `The two pieces wait on this phone. Your own answer is not among them. They leave when you are online and this page is open, until ${day}.`, halfSent: "One piece has arrived. Alone it is noise. The other is tried again by itself.", pieceWaits: "waits", pieceGoes: "on its way", pieceThere: "arrived",
   sent: "Sent. Thank you.", receipt: "Receipt", asked: "Asked by", about: "About", day: "Day", to: "Sent to", cost: "Cost", costSay: (e) => `epsilon ${e}`, digest: "Poll", oddsPast: (f) => `Whatever you answered, nobody’s odds about you change by more than a factor of ${f}.`, proves: "This shows that you took part, not what was said. What was said is not kept on this phone.",
-  save: "Save receipt", see: "See results", forget: "Delete receipt", forgotten: "Deleted. This phone only remembers that it has answered.",
+  save: "Save receipt", see: "See results",
 
   answers: (n) => many(n, "answer", "answers"), live: (time) => `updated ${time} UTC`, estimate: "estimate", interval: "95 % interval", withheld: "Not enough people yet", withheldSay: (b) => `Below ${b} answers nothing is shown, so that nobody can be picked out of a few.`, whisker: "What the coins added is taken out again. In 95 of 100 such polls the whisker holds the true proportion.", reach: (now) => `The widest whisker is ± ${now} points.`, once: "One code for each person, each used once.", anyone: "Anyone with the link could answer twice.", soon: "Results appear when the poll has ended.", hidden: "Only the organiser sees the results.", noResults: "The results cannot be reached just now.", ofThose: "These are the people who answered, not all who were asked.", 
 

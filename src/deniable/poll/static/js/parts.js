@@ -15,6 +15,9 @@ export const button = (text, act, kind = "", id = null) => h("button", { type: "
 export const segmented = (name, title, options, value, change) => h("div", { class: "seg", role: "radiogroup", "aria-label": title },
   options.map(([v, text]) => h("label", null, h("input", { type: "radio", name, value: v, checked: v === value, on: { change: () => change(v) } }), h("span", null, text))));
 
+export const choices = (name, options, isChosen, change, kind = "radio") =>
+  options.map((text, i) => h("label", { class: "choice" }, h("input", { type: kind, name, value: String(i), checked: isChosen(i), "data-testid": `${name === "answer" ? "option" : name}-${i}`, on: { change: (event) => change(i, event.target) } }), h("span", null, text)));
+
 /** 100 squares: a belief of 10 in 100, and what it can become at most. */
 export function odds(epsilon, prior = 0.1) {
   const before = Math.round(100 * prior), after = Math.round(100 * most(prior, epsilon)), at = (i) => (i < before ? "before" : i < after ? "after" : "rest");

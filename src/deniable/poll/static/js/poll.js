@@ -13,7 +13,16 @@ const TIMEOUT = 20_000;
 const HEAD = 16;
 const HOUR = 3600;
 const DAY = 86_400;
-const HAND = 3; // two coins change odds by this factor
+const RUNGS = [2, 3, 5, 7, 11]; // factors that a die or coins reach, of two answers
+const MOST_BY_HAND = 6; // answers, one for each side of a die
+
+/** How a person draws what the device would draw: the rule's name; null if coins and a die cannot. */
+const handRule = (k, factor) => {
+  const near = Math.round(factor);
+  if (Math.abs(factor / near - 1) > 1e-9) return null;
+  if (k === 2) return RUNGS.includes(near) ? near : null;
+  return k <= MOST_BY_HAND && near === k + 1 ? "many" : null;
+};
 
 const now = () => Math.floor(Date.now() / 1000);
 
@@ -79,7 +88,8 @@ class Asked {
     this.values = [...column.choices, ...(column.other ? [null] : [])];
     this.epsilon = query.cost.double;
     this.unary = Boolean(query.mechanism.unary);
-    this.hand = question.kind === "yesno" && !this.unary && Math.abs(Math.exp(this.epsilon) - HAND) < 1e-9;
+    this.factor = Math.exp(this.epsilon);
+    this.hand = this.unary || ["list", "number"].includes(question.kind) ? null : handRule(this.values.length, this.factor);
     this.rows = null;
     this.refusals = {};
   }

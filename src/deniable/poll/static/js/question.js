@@ -1,11 +1,10 @@
 // One question a screen. In "I toss myself" the answer is never entered: only what the coins let the person say.
 
 import { h, put, say } from "./dom.js";
-import { button, segmented } from "./parts.js";
-import { num, t } from "./words.js";
-
-const choices = (name, options, isChosen, change, kind = "radio") =>
-  options.map((text, i) => h("label", { class: "choice" }, h("input", { type: kind, name, value: String(i), checked: isChosen(i), "data-testid": `option-${i}`, on: { change: (event) => change(i, event.target) } }), h("span", null, text)));
+import { button, choices, segmented } from "./parts.js";
+import { inLanguage, num, t } from "./words.js";
+import { searched } from "./search.js";
+import { byHand } from "./hand.js";
 
 const budget = (app) => {
   const all = app.questions;
@@ -31,10 +30,19 @@ const numberField = (app, question, text, unit, options) => {
     if (from !== typed) typed.value = value;
     if (from !== slider && ok) slider.value = value;
     slider.classList.toggle("unset", !ok);
+    if (skip) skip.querySelector("input").checked = false;
   };
+  const last = options.length - 1;
+  const skipped = () => {
+    typed.value = "";
+    say(range, "\u00a0");
+    slider.classList.add("unset");
+    app.answers[app.index] = [last];
+  };
+  const skip = question.optional ? choices("skip", options.slice(-1), () => false, skipped)[0] : null;
   for (const field of [typed, slider]) field.addEventListener("input", () => take(field.value, field));
   take("", slider);
-  return h("div", { class: "number" }, typed, range, slider, h("div", { class: "ends tiny quiet" }, h("span", null, num(low)), h("span", null, `${num(high)} ${unit}`)));
+  return h("div", { class: "number" }, typed, range, slider, h("div", { class: "ends tiny quiet" }, h("span", null, num(low)), h("span", null, `${num(high)} ${unit}`)), skip);
 };
 
 const several = (app, question, text, options, fail) => {
@@ -56,6 +64,7 @@ const several = (app, question, text, options, fail) => {
 const byPhone = (app, question, text, options, fail) => {
   const unit = question.unit?.[app.language(question.unit)] ?? "";
   if (question.kind === "number") return numberField(app, question, text, unit, options);
+  if (question.kind === "list") return searched(app, text, options, fail);
   if (question.kind === "several") return several(app, question, text, options, fail);
   const change = (i) => {
     app.answers[app.index] = [i];
@@ -64,27 +73,25 @@ const byPhone = (app, question, text, options, fail) => {
   return h("div", { class: `choices ${question.kind === "scale" ? "scale" : ""}`, role: "radiogroup", "aria-label": text }, choices("answer", options, (i) => app.answers[app.index]?.[0] === i, change));
 };
 
-const byHand = (app, [yes, no]) =>
-  h("div", { class: "stack" }, h("ol", { class: "hand" }, h("li", null, t.hand1), h("li", null, t.hand2), h("li", null, t.hand3(`“${yes}”`, `“${no}”`))), h("p", { class: "tiny quiet" }, t.handDie), h("h2", null, t.handSay),
-    h("div", { class: "choices pair", role: "radiogroup", "aria-label": t.handSay }, choices("said", [yes, no], (i) => app.answers[0]?.[0] === i, (i) => (app.answers[0] = [i]))), h("p", { class: "small muted" }, t.handWhy));
-
 export const asking = (app) => {
   const question = app.questions[app.index];
   const language = app.language(question.texts);
   const [text, options] = [question.texts[language], question.options[language]];
   const last = app.index + 1 === app.questions.length;
-  const canHand = question.hand && app.questions.length === 1;
+  const canHand = app.questions.every(({ hand }) => hand);
   const fail = h("p", { class: "err", role: "alert" });
-  const box = h("div", { lang: language });
+  const box = h("div");
   const stays = h("p", { class: "small muted" }, t.stays);
   const go = button("", async () => {
     if (app.answers[app.index] === undefined) {
       say(fail, question.kind === "number" ? t.chooseRange(num(question.low), num(question.high)) : t.choose);
-    } else if (app.mode === "hand") {
-      const [chosen] = app.answers.splice(0);
-      const receipt = await question.toss(chosen, true);
-      if (receipt?.outcome !== "answered") return app.refuse(receipt);
-      app.said = [await question.said()];
+    } else if (app.mode === "hand" && last) {
+      const said = app.answers.splice(0);
+      for (const [i, each] of app.questions.entries()) {
+        const receipt = await each.toss(said[i], true);
+        if (receipt?.outcome !== "answered") return app.refuse(receipt);
+      }
+      app.said = await Promise.all(app.questions.map((each) => each.said()));
       app.go("leaves");
     } else if (last) app.go("toss");
     else app.go("question", { index: app.index + 1 });
@@ -92,9 +99,9 @@ export const asking = (app) => {
   }, "primary", "next");
   const show = () => {
     const hand = app.mode === "hand" && canHand;
-    put(box, hand ? byHand(app, options) : byPhone(app, question, text, options, fail));
+    put(box, hand ? byHand(app, question, language, options) : h("div", inLanguage(language), byPhone(app, question, text, options, fail)));
     stays.hidden = hand;
-    say(go, hand ? t.toCheck : last ? t.toCoins : t.next);
+    say(go, !last ? t.next : hand ? t.toCheck : t.toCoins);
   };
   const change = (mode) => {
     app.mode = mode;
@@ -104,7 +111,7 @@ export const asking = (app) => {
   };
   show();
   return {
-    body: [app.questions.length > 1 && budget(app), h("h1", { lang: language }, text), canHand && h("p", { class: "small muted who-tosses" }, t.who), canHand && segmented("mode", t.who, [["phone", t.phone], ["hand", t.hand]], app.mode, change), box, stays, fail],
+    body: [app.questions.length > 1 && budget(app), h("h1", inLanguage(language), text), canHand && app.index === 0 && h("p", { class: "small muted who-tosses" }, t.who), canHand && app.index === 0 && segmented("mode", t.who, [["phone", t.phone], ["hand", t.hand]], app.mode, change), box, stays, fail],
     actions: [go],
   };
 };

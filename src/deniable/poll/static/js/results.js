@@ -2,7 +2,7 @@
 
 import { h, icons, put } from "./dom.js";
 import { bars, button, legend } from "./parts.js";
-import { clock, num, t } from "./words.js";
+import { clock, inLanguage, num, t } from "./words.js";
 
 /** The newest released window of a question; null if there is none, undefined if nobody replies. */
 const newest = async ({ aggregator }, id) => {
@@ -20,7 +20,7 @@ const newest = async ({ aggregator }, id) => {
 const shown = (app, question, found) => {
   const language = app.language(question.texts);
   const options = question.options[language];
-  const heading = h("h2", { lang: language }, question.texts[language]);
+  const heading = h("h2", inLanguage(language), question.texts[language]);
   if (!found) {
     const ended = Date.now() / 1000 >= app.document.end;
     const why = found === undefined ? t.noResults : app.document.results === "end" && !ended ? t.soon : t.withheldSay(num(app.document.minimum));
@@ -43,7 +43,7 @@ export const results = (app) => {
   }
   const notes = h("p", { class: "small muted" }, app.document.answer === "codes" ? t.once : t.anyone, " ", t.ofThose);
   return {
-    body: [h("div", { class: "stack tight" }, h("p", { class: "small quiet isolate" }, app.document.key.owner), h("h1", { lang: app.tongue }, app.texts.title)), box, notes],
+    body: [h("div", { class: "stack tight" }, h("p", { class: "small quiet isolate" }, app.document.key.owner), h("h1", inLanguage(app.tongue), app.texts.title)), box, notes],
     actions: app.before ? [button(t.back, () => app.go(app.before), "", "back")] : null,
   };
 };

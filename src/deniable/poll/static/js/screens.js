@@ -2,7 +2,7 @@
 
 import { h, icons, put } from "./dom.js";
 import { button, noise, odds } from "./parts.js";
-import { day, num, spaced, t, times } from "./words.js";
+import { day, inLanguage, languageName, num, spaced, t, times } from "./words.js";
 
 const CODE = /^[A-Z2-7]{20}$/;
 const factor = (epsilon) => times(Math.exp(epsilon));
@@ -27,7 +27,8 @@ export const loading = (app) => ({
 
 /** The consent screen is a label of consequences: what happens to the answer, in the order in which it happens. */
 export const consent = (app) => {
-  const { texts, document, questions, tongue: lang } = app;
+  const { texts, document, questions, tongue } = app;
+  const lang = inLanguage(tongue);
   const many = questions.length > 1;
   const asked = document.answer === "codes" && !app.link.code;
   const fail = h("p", { class: "err", role: "alert" });
@@ -45,11 +46,12 @@ export const consent = (app) => {
     app.go("question", { index: 0 });
   };
   const item = (icon, title, ...kids) => h("li", null, icons[icon](), h("div", null, h("b", null, title), kids));
-  const fact = (name, value) => value && [h("dt", null, name), h("dd", { class: "break", lang }, value)];
+  const fact = (name, value) => value && [h("dt", null, name), h("dd", { class: "break", ...lang }, value)];
   return {
     body: [
-      h("div", { class: "stack tight" }, h("p", { class: "ok-line" }, icons.ok(), t.signed), h("p", { class: "muted" }, h("span", { class: "asker isolate", lang }, document.key.owner), ` ${t.asks}`), h("h1", { lang }, texts.title), h("p", { class: "small quiet" }, t.facts(num(questions.length), num(many ? 3 : 1), day(document.end)))),
-      texts.why && h("p", { lang }, texts.why),
+      h("div", { class: "stack tight" }, h("p", { class: "ok-line" }, icons.ok(), t.signed), h("p", { class: "muted" }, h("span", { class: "asker isolate", ...lang }, document.key.owner), ` ${t.asks}`), h("h1", lang, texts.title), h("p", { class: "small quiet" }, t.facts(num(questions.length), num(many ? 3 : 1), day(document.end)))),
+      tongue.split("-")[0] !== t.lang && h("p", { class: "small muted" }, t.only(Object.keys(document.texts).map(languageName).join(", "))),
+      texts.why && h("p", lang, texts.why),
       h("section", { class: "panel" }, h("h2", null, many ? t.labels : t.label), h("ul", { class: "label" },
         item("coin", t.coins, h("p", null, t.coinsSay)),
         item("odds", t.odds, h("p", null, many ? t.oddsAll(factor(app.epsilon)) : t.oddsSay(factor(app.epsilon))), odds(app.epsilon), app.epsilon > 2 && many && h("p", null, t.weak)),

@@ -2,7 +2,7 @@
 
 import { h, put, s, say } from "./dom.js";
 import { button } from "./parts.js";
-import { num, t } from "./words.js";
+import { inLanguage, num, t } from "./words.js";
 
 const MOVES = 1300;
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -116,7 +116,7 @@ const rowsOfCoins = (app, done) => {
     const disc = coinOf(face("idle"), face("cover"));
     const how = h("span", { class: "how" }, "–");
     const language = app.language(question.texts);
-    return { disc, how, item: h("li", null, h("div", { class: "mini" }, h("div", { class: "jump mini" }, disc)), h("span", { class: "name", lang: language }, question.texts[language]), how) };
+    return { disc, how, item: h("li", null, h("div", { class: "mini" }, h("div", { class: "jump mini" }, disc)), h("span", { class: "name", ...inLanguage(language) }, question.texts[language]), how) };
   });
   const fall = (drawn, hidden) => {
     rows.forEach(({ disc, how }, i) => {

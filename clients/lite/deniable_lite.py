@@ -937,20 +937,20 @@ def _direct(k, epsilon):
     return Mechanism(_width(k), fractions.Fraction(t * (k - 1), ONE - t), draw)
 
 
+def _subset_size(k, growth):
+    """How many of k values are reported: what the variance grows with is least."""
+    near = math.floor(k / (growth + 1))
+    return min(
+        max(near, 1),
+        min(near + 1, k - 1),
+        key=lambda w: (growth * w + k - w) ** 2 / (w * (k - w)),
+    )
+
+
 def _subset(k, epsilon):
     growth = exponential(epsilon)
-
-    def included(w):
-        return growth * w / (growth * w + k - w)
-
-    def variance(w):
-        a = included(w)
-        b = (w - a) / (k - 1)
-        return k * b * (1 - b) / (a - b) ** 2 + (1 - a - b) / (a - b)
-
-    near = math.floor(k / (growth + 1))
-    w = min(max(near, 1), min(near + 1, k - 1), key=variance)
-    t = _down(included(w))
+    w = _subset_size(k, growth)
+    t = _down(growth * w / (growth * w + k - w))
 
     def draw(sets, words):
         h = [words.coin(t) for _ in sets]
@@ -1022,6 +1022,73 @@ def _hadamard(k, epsilon):
     return Mechanism(_width(outputs), fractions.Fraction(t, ONE - t), draw)
 
 
+def _projective(k, epsilon, q):
+    if any(q % d == 0 for d in range(2, math.isqrt(q) + 1)):
+        _refuse("mechanism.q", q)
+    t = 2
+    while (q**t - 1) // (q - 1) < k:
+        t += 1
+    if q**t > 1 << 25:
+        _refuse("mechanism.q", q)
+    first = [(q**r - 1) // (q - 1) for r in range(t + 1)]  # the first point that leads at place r
+    growth, near, points = exponential(epsilon), first[t - 1], first[t]
+    truthful = _down(growth * near / (growth * near + points - near))
+
+    def vector(code):
+        return [code // q**place % q for place in range(t)]
+
+    def point(v, product, others):
+        """The number of a point y with x . y = product, of which all but one coordinate are given."""
+        lead = sum(v >= each for each in first[1:t])
+        x, y = vector(v - first[lead] + q**lead), vector(others)
+        y[lead:] = [0, *y[lead:-1]]
+        y[lead] = (product - sum(a * b for a, b in zip(x, y))) % q
+        top = max(place for place, each in enumerate(y) if each)
+        scale = pow(y[top], q - 2, q)
+        code = sum(each * scale % q * q**place for place, each in enumerate(y))
+        return code - q**top + first[top]
+
+    def draw(sets, words):
+        h = [words.coin(truthful) for _ in sets]
+        nonzero = [1 + words.below(q ** (t - 1) - 1) for _ in sets]
+        free = [words.below(q ** (t - 1)) for _ in sets]
+        values = [
+            point(v, 1 - h[i], free[i] + h[i] * (nonzero[i] - free[i]))
+            for i, (v,) in enumerate(sets)
+        ]
+        return [value.to_bytes(_width(points), "little") for value in values]
+
+    ratio = fractions.Fraction(truthful * (points - near), (ONE - truthful) * near)
+    return Mechanism(_width(points), ratio, draw)
+
+
+def _ranges(k, epsilon, fan_outs):
+    sizes, leaves = [k], [1]
+    for fan_out in reversed(fan_outs[1:]):
+        sizes.insert(0, -(-sizes[0] // fan_out))
+        leaves.insert(0, leaves[0] * fan_out)
+    if sizes[0] != fan_outs[0] or k > 2048:
+        _refuse("mechanism.fan_outs", fan_outs)
+    growth = exponential(epsilon)
+    levels = []
+    for size in sizes:
+        build = _direct if _subset_size(size, growth) == 1 else _subset
+        levels.append(build(size, epsilon))
+    length = 1 + max(level.bytes for level in levels)
+
+    def draw(sets, words):
+        depths = [words.below(len(levels)) for _ in sets]
+        rows = [b""] * len(sets)
+        for depth, level in enumerate(levels):
+            chosen = [i for i, each in enumerate(depths) if each == depth]
+            drawn = level.draw([[sets[i][0] // leaves[depth]] for i in chosen], words)
+            for i, report in zip(chosen, drawn):
+                rows[i] = (bytes([depth]) + report).ljust(length, b"\0")
+        return rows
+
+    return Mechanism(length, max(max(level.ratio, 1 / level.ratio) for level in levels), draw)
+
+
 def _matrix(k, P):
     if len(P) != k or k > 1024 or any(len(row) != k for row in P):
         _refuse("mechanism.P", len(P))
@@ -1073,6 +1140,8 @@ _TYPES.update(
     epsilon=_epsilon,
     matrix=_list(_list(_TYPES["within"])),
     g=_or_null(_whole(2, 1 << 16)),
+    q=_whole(2, 1 << 25),
+    fanouts=_list(_whole(2, 2048), 1, 11),
 )
 _MECHANISMS = {
     "TwoCoin": ("p:within q:within", "inverted:true", _two_coin),
@@ -1083,6 +1152,8 @@ _MECHANISMS = {
     "SubsetSelection": ("epsilon:epsilon", "", _subset),
     "LocalHashing": ("epsilon:epsilon", "g:g", _hashing),
     "HadamardResponse": ("epsilon:epsilon", "", _hadamard),
+    "ProjectiveResponse": ("epsilon:epsilon q:q", "", _projective),
+    "HierarchicalRanges": ("epsilon:epsilon fan_outs:fanouts", "", _ranges),
     "DesignMatrix": ("P:matrix", "", _matrix),
     "BasicRappor": ("f:within p:within q:within", "", _rappor),
 }

@@ -189,7 +189,7 @@ def test_every_reason_of_a_refusal_is_documented() -> None:
     given = {
         argument
         for source in sources
-        for argument in re.findall(r'new Refusal\(("[^"]+"|[A-Z_]+)[,)]', source)
+        for argument in re.findall(r'(?:new Refusal|stop)\(("[^"]+"|[A-Z_]+)[,)]', source)
     }
     reasons = {constants[each] if each in constants else each.strip('"') for each in given}
     page = (CLIENT.parents[1] / "docs" / "javascript.md").read_text(encoding="utf-8")

@@ -6,23 +6,23 @@
 export const MUTANTS = [
   {
     file: "words.js",
-    from: "Number(high < t.high) | (Number(high === t.high) & Number(low < t.low))",
-    to: "Number(high <= t.high)",
+    from: "Number(this.word() < t)",
+    to: "Number(this.word() <= t)",
   },
   {
     file: "words.js",
-    from: "Number(high < t.high) | (Number(high === t.high) & Number(low < t.low))",
-    to: "Number(high < t.high) | (Number(high === t.high) & Number(low <= t.low))",
+    from: "Number(this.word() < t)",
+    to: "Number(this.word() >> 32n < t >> 32n)",
   },
   {
     file: "words.js",
-    from: "Number(high < t.high) | (Number(high === t.high) & Number(low < t.low))",
-    to: "Number(high < t.high)",
+    from: "Number(this.word() < t)",
+    to: "Number(Number(this.word()) < Number(t))",
   },
   {
     file: "words.js",
-    from: "Number(high < t.high) | (Number(high === t.high) & Number(low < t.low))",
-    to: "Number(high + low / 2 ** 32 <= t.high + t.low / 2 ** 32)",
+    from: "Number(word >= t)",
+    to: "Number(word > t)",
   },
   {
     file: "words.js",
@@ -47,8 +47,8 @@ export const MUTANTS = [
   },
   {
     file: "words.js",
-    from: "reached + 1 - this.less(place, t)",
-    to: "reached + this.less(place, t)",
+    from: "reached + Number(word >= t)",
+    to: "reached + Number(word < t)",
   },
   {
     file: "words.js",
@@ -72,13 +72,13 @@ export const MUTANTS = [
   },
   {
     file: "words.js",
-    from: "this.block.getBigUint64(place, true)",
-    to: "this.block.getBigUint64(place, false)",
+    from: "this.block.getBigUint64(this.at - 8, true)",
+    to: "this.block.getBigUint64(this.at - 8, false)",
   },
   {
     file: "words.js",
-    from: "Math.min(8, n - at)), at);",
-    to: "Math.min(8, n - at)).reverse(), at);",
+    from: ".subarray(0, n - at), at);",
+    to: ".reverse().subarray(0, n - at), at);",
   },
   {
     file: "fraction.js",
@@ -393,13 +393,13 @@ export const MUTANTS = [
   },
   {
     file: "mechanisms.js",
-    from: "const flips = Number(a === ONE / 2n);",
+    from: "const flips = Number(sure || a === ONE / 2n);",
     to: "const flips = 1;",
   },
   {
     file: "mechanisms.js",
-    from: "const zeros = kept.map(() => pack(coins(k, low, words)));\n    const ones = kept.map(() => pack(coins(k, high, words)));",
-    to: "const ones = kept.map(() => pack(coins(k, high, words)));\n    const zeros = kept.map(() => pack(coins(k, low, words)));",
+    from: "const [zeros, ones] = [p, q].map(",
+    to: "const [ones, zeros] = [q, p].map(",
   },
   {
     file: "mechanisms.js",
@@ -418,12 +418,12 @@ export const MUTANTS = [
   },
   {
     file: "mechanisms.js",
-    from: "variance(few).exceeds(variance(many)) ? many : few",
+    from: "variance(growth, few, k).exceeds(variance(growth, many, k)) ? many : few",
     to: "few",
   },
   {
     file: "mechanisms.js",
-    from: "variance(few).exceeds(variance(many)) ? many : few",
+    from: "variance(growth, few, k).exceeds(variance(growth, many, k)) ? many : few",
     to: "many",
   },
   {
@@ -449,7 +449,7 @@ export const MUTANTS = [
   },
   {
     file: "mechanisms.js",
-    from: "variance(near).exceeds(variance(near + 1)) ? near + 1 : near",
+    from: "variance(growth, 1, near).exceeds(variance(growth, 1, near + 1)) ? near + 1 : near",
     to: "near",
   },
   {
@@ -504,8 +504,8 @@ export const MUTANTS = [
   },
   {
     file: "mechanisms.js",
-    from: "pack(bits.map((bit, j) => bit ^ Number(j === sets[i][0])))",
-    to: "pack(bits.map((bit, j) => bit | Number(j === sets[i][0])))",
+    from: "Number(sure || a === ONE / 2n)",
+    to: "Number(a === ONE / 2n)",
   },
   {
     file: "mechanisms.js",
@@ -607,8 +607,8 @@ export const MUTANTS = [
   },
   {
     file: "device.js",
-    from: "if (now >= expires) throw",
-    to: "if (now > expires) throw",
+    from: "if (now >= expires) stop",
+    to: "if (now > expires) stop",
   },
   {
     file: "device.js",
@@ -707,8 +707,8 @@ export const MUTANTS = [
   },
   {
     file: "signing.js",
-    from: "if (key.revoked) throw",
-    to: "if (false) throw",
+    from: "if (key.revoked) stop",
+    to: "if (false) stop",
   },
   {
     file: "signing.js",
@@ -788,8 +788,8 @@ export const MUTANTS = [
   },
   {
     file: "signing.js",
-    from: "if (header.header.analyst !== key.owner) throw",
-    to: "if (false) throw",
+    from: "if (header.header.analyst !== key.owner) stop",
+    to: "if (false) stop",
   },
   {
     file: "query.js",
@@ -940,5 +940,125 @@ export const MUTANTS = [
     file: "asking.js",
     from: "if (each.length !== size) refuse(name);",
     to: "",
+  },
+  {
+    file: "mechanisms.js",
+    from: "if (short && w === 1)",
+    to: "if (short && w <= 2)",
+  },
+  {
+    file: "mechanisms.js",
+    from: "while (points(q, t) < k) t++;",
+    to: "while (points(q, t) <= k) t++;",
+  },
+  {
+    file: "mechanisms.js",
+    from: "while (points(q, t) < k) t++;",
+    to: "while (q ** t < k) t++;",
+  },
+  {
+    file: "mechanisms.js",
+    from: "if (q % d === 0) refuse(\"mechanism.q\");",
+    to: "",
+  },
+  {
+    file: "mechanisms.js",
+    from: "if (q ** t > LARGEST_SPACE)",
+    to: "if (q > LARGEST_SPACE)",
+  },
+  {
+    file: "mechanisms.js",
+    from: "favouring(growth, points(q, t - 1), all)",
+    to: "favouring(growth, 1, q)",
+  },
+  {
+    file: "mechanisms.js",
+    from: "1 + words.below(others - 1)",
+    to: "words.below(others)",
+  },
+  {
+    file: "mechanisms.js",
+    from: "pointWith(v, 1 - h[i],",
+    to: "pointWith(v, h[i],",
+  },
+  {
+    file: "mechanisms.js",
+    from: "any[i] + h[i] * (nonzero[i] - any[i])",
+    to: "any[i]",
+  },
+  {
+    file: "mechanisms.js",
+    from: "const nonzero = sets.map(() => 1 + words.below(others - 1));\n      const any = sets.map(() => words.below(others));",
+    to: "const any = sets.map(() => words.below(others));\n      const nonzero = sets.map(() => 1 + words.below(others - 1));",
+  },
+  {
+    file: "mechanisms.js",
+    from: "width(all),",
+    to: "width(others),",
+  },
+  {
+    file: "mechanisms.js",
+    from: "Math.ceil(found[0] / each)",
+    to: "Math.floor(found[0] / each)",
+  },
+  {
+    file: "mechanisms.js",
+    from: "sizes[0] !== first ||",
+    to: "sizes[0] > first ||",
+  },
+  {
+    file: "mechanisms.js",
+    from: "const levels = sizes.map((size) => subset(size, growth, true));",
+    to: "const levels = sizes.map((size) => subset(size, growth));",
+  },
+  {
+    file: "mechanisms.js",
+    from: "1 + Math.max(...levels.map((level) => level.bytes))",
+    to: "1 + levels[levels.length - 1].bytes",
+  },
+  {
+    file: "mechanisms.js",
+    from: "below.slice(depth)",
+    to: "below.slice(depth + 1)",
+  },
+  {
+    file: "mechanisms.js",
+    from: "loss: () => Math.max(...levels.map((level) => level.loss(1))),",
+    to: "loss: () => levels[0].loss(1),",
+  },
+  {
+    file: "mechanisms.js",
+    from: "rows[chosen[j]].set([depth, ...report])",
+    to: "rows[chosen[j]].set([...report, depth])",
+  },
+  {
+    file: "mechanisms.js",
+    from: "words.below(levels.length)",
+    to: "levels.length > 1 ? words.below(levels.length) : 0",
+  },
+  {
+    file: "projective.js",
+    from: "Number(v >= points(q, r))",
+    to: "Number(v > points(q, r))",
+  },
+  {
+    file: "projective.js",
+    from: "y.splice(lead, 0, 0);",
+    to: "y.splice(t - 1 - lead, 0, 0);",
+  },
+  {
+    file: "projective.js",
+    from: "sum + (q - each) * y[place]",
+    to: "sum + each * y[place]",
+  },
+  {
+    file: "projective.js",
+    from: "((each * scale) % q)",
+    to: "each",
+  },
+  {
+    file: "projective.js",
+    from: "place - found) * Number(each > 0)",
+    to: "place - found) * Number(each === 1)",
   },
 ];

@@ -1,6 +1,5 @@
 /** Where a query's answer comes from: SQL, a value that an app records, or a form that a person fills in. */
 
-import { byCodePoint } from "./canonical.js";
 import { different, like, list, refuse, table, text } from "./checks.js";
 
 /** @typedef {import("./buckets.js").Column} Column */
@@ -31,7 +30,7 @@ const byLanguage = (check) => (value, name) => {
 export const TEXTS = { question: byLanguage(text(500, { lines: true })), labels: byLanguage(list(text(200))) };
 
 /** @param {object} texts */
-const languages = (texts) => Object.keys(texts).sort(byCodePoint);
+const languages = (texts) => Object.keys(texts).sort();
 
 /** Refuse columns that cannot be a form. @param {Column[]} columns */
 const checkForm = (columns) => {

@@ -18,15 +18,7 @@ export const utf8 = (text) => encoder.encode(text);
 export const isText = (text) => !/\p{Cs}/u.test(text);
 
 /** @param {...Uint8Array} parts */
-export const concat = (...parts) => {
-  const out = new Uint8Array(parts.reduce((n, part) => n + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
-};
+export const concat = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
 
 /**
  * A whole number in `n` little-endian bytes; a negative one as its two's complement.

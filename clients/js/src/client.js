@@ -44,8 +44,7 @@ import { systemWords } from "./words.js";
 const OF_SQL = ["not shared", "forbidden SQL", "columns"]; // refusals that take a slot, like an answer
 
 /** Whether the person's browser says that they want no such use of their data. */
-const objects = () =>
-  typeof navigator === "object" && Boolean(/** @type {{globalPrivacyControl?: boolean}} */ (navigator).globalPrivacyControl);
+const objects = () => Boolean(/** @type {{globalPrivacyControl?: boolean} | undefined} */ (globalThis.navigator)?.globalPrivacyControl);
 
 export class Client {
   /** @param {Options} options @param {Ring} ring @param {import("./stores/memory.js").Store} store */
@@ -141,7 +140,7 @@ export class Client {
    * A form in the person's language: per column its question, and per bucket its label and the value to choose.
    * @param {string} signed @param {readonly string[]} [languages]
    */
-  async form(signed, languages = typeof navigator === "object" ? navigator.languages ?? [] : []) {
+  async form(signed, languages = globalThis.navigator?.languages ?? []) {
     const query = await this.read(signed, "form");
     return query.buckets.columns.map(({ name, question = {}, labels = {}, choices, other }) => {
       const language = languageOf(question, languages);

@@ -10,10 +10,9 @@ import { compare, concat, hex, little, unhex, utf8 } from "./bytes.js";
 import { keyedHash } from "./blake2b.js";
 import { Fraction, ONE } from "./fraction.js";
 import { left, payment } from "./ledger.js";
-import { Refusal, authenticate } from "./signing.js";
+import { Refusal, authenticate, stop } from "./signing.js";
 import { decide, dropExpired, isDecided, keepReceipt, receiptOf } from "./state.js";
 import { split } from "./wire.js";
-import { Threshold } from "./words.js";
 
 /** @typedef {import("./buckets.js").Value} Value */
 /** @typedef {import("./policy.js").Policy} Policy */
@@ -137,7 +136,7 @@ const answerEpoch = async (state, policy, asked, stratum, epoch, now, source, wo
   dropExpired(state, now);
   if (state.queue.length + mostRows * n > policy.settings.queue_messages * n) {
     decide(state, name, epoch); // so that each lost epoch is counted once
-    throw new Refusal("queue full", policy.settings.queue_messages);
+    stop("queue full", policy.settings.queue_messages);
   }
   const scope = query.memoize ? scopeOf(state, query) : null;
   const { cost, make } = payment(state, policy, query, scope && scope.id, now);
@@ -149,7 +148,7 @@ const answerEpoch = async (state, policy, asked, stratum, epoch, now, source, wo
   const due = ready + words.below(Math.max(1, Math.min(policy.settings.upload_within, end - ready)));
   decide(state, name, epoch, query.given.once);
   const sampling = query.given.strata[stratum]?.sampling ?? query.given.sampling;
-  const chosen = words.coin(new Threshold(Fraction.ofDouble(sampling).times(new Fraction(ONE)).floor));
+  const chosen = words.coin(Fraction.ofDouble(sampling).times(new Fraction(ONE)).floor);
   /** @type {(Uint8Array | null)[]} */
   let reports = Array(mostRows).fill(null);
   /** @type {number | null} */
@@ -165,7 +164,7 @@ const answerEpoch = async (state, policy, asked, stratum, epoch, now, source, wo
     out.due = due;
     enqueue(state, policy, asked, stratum, epoch, due, reports, charge, words, out);
   }
-  if (!chosen) throw new Refusal("", "", "sampled out");
+  if (!chosen) stop("", "", "sampled out");
   return cost;
 };
 
@@ -197,13 +196,13 @@ const enqueue = (state, policy, { query, digest, channelTag }, stratum, epoch, d
 const accept = (state, { query, digest, keys }, text, now) => {
   const revoked = new Set(Object.values(state.revoked).flat());
   const lost = keys.find((key) => revoked.has(key));
-  if (lost) throw new Refusal("revoked key", lost);
+  if (lost) stop("revoked key", lost);
   const { serial, schedule: { expires } } = query.given;
-  if (now >= expires) throw new Refusal("expired query", expires);
+  if (now >= expires) stop("expired query", expires);
   const seen = state.versions[query.name];
   const written = hex(digest);
   if (seen && (serial < seen.serial || (serial === seen.serial && written !== seen.digest))) {
-    throw new Refusal("rolled-back query", seen.serial);
+    stop("rolled-back query", seen.serial);
   }
   state.versions[query.name] = { serial, digest: written, signed: text };
 };
@@ -211,11 +210,11 @@ const accept = (state, { query, digest, keys }, text, now) => {
 /** The epoch to answer now. @param {State} state @param {Policy} policy @param {Query} query @param {number} now @param {number | null} skew */
 const currentEpoch = (state, policy, query, now, skew) => {
   const epoch = query.epochOf(now);
-  if (epoch < 0 || epoch >= query.given.schedule.epochs) throw new Refusal("", "schedule", "waiting");
-  if (isDecided(state, query.name, epoch)) throw new Refusal("", "", "again");
-  if (state.born !== null && query.endOf(epoch - 1) <= state.born) throw new Refusal("", "new store", "waiting");
+  if (epoch < 0 || epoch >= query.given.schedule.epochs) stop("", "schedule", "waiting");
+  if (isDecided(state, query.name, epoch)) stop("", "", "again");
+  if (state.born !== null && query.endOf(epoch - 1) <= state.born) stop("", "new store", "waiting");
   if (skew !== null && Math.abs(skew) > policy.settings.clock_tolerance) {
-    throw new Refusal("clock", skew);
+    stop("clock", skew);
   }
   return epoch;
 };
@@ -244,10 +243,10 @@ export const answer = async ({ state, ring, policy, text, now, words, sourceOf, 
     Object.assign(receipt, { analyst, query: id, serial, question, verified: true });
     accept(state, asked, text, now);
     const stratum = policy.stratum(query);
-    if (!query.readable) throw new Refusal("patterns");
+    if (!query.readable) stop("patterns");
     out.epoch = receipt.epoch = currentEpoch(state, policy, query, now, skew);
     const source = await sourceOf(query);
-    if (!source) throw new Refusal("", "form", "waiting");
+    if (!source) stop("", "form", "waiting");
     receipt.epsilon = (await answerEpoch(state, policy, asked, stratum, out.epoch, now, source, words, out)).double;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;

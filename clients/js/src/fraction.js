@@ -13,17 +13,14 @@ const UNIT = 1n << PLACES;
 /** @param {bigint} a @param {bigint} b @returns {bigint} */
 const gcd = (a, b) => (b ? gcd(b, a % b) : a < 0n ? -a : a);
 
-/** @param {bigint} a @param {bigint} b */
-const floorDivide = (a, b) => (a - (((a % b) + b) % b)) / b;
-
 /** @param {bigint} n */
 const bitLength = (n) => n.toString(2).length;
 
-/** A fraction in lowest terms, with a positive denominator. */
+/** A fraction in lowest terms. */
 export class Fraction {
-  /** @param {bigint} n @param {bigint} [d] */
+  /** @param {bigint} n @param {bigint} [d] positive */
   constructor(n, d = 1n) {
-    const shared = gcd(n, d) * (d < 0n ? -1n : 1n);
+    const shared = gcd(n, d);
     this.n = n / shared;
     this.d = d / shared;
   }
@@ -33,13 +30,9 @@ export class Fraction {
    * @param {number} value
    */
   static ofDouble(value) {
-    if (Number.isInteger(value)) return new Fraction(BigInt(value));
-    let scale = 0;
-    while (!Number.isInteger(value)) {
-      value *= 2; // exact: the value is below 2^53, or it would be whole
-      scale++;
-    }
-    return new Fraction(BigInt(value), 1n << BigInt(scale));
+    let scale = 0n;
+    for (; !Number.isInteger(value); scale++) value *= 2; // exact: the value is below 2^53, or it would be whole
+    return new Fraction(BigInt(value), 1n << scale);
   }
 
   /**
@@ -89,12 +82,13 @@ export class Fraction {
     return this.n * other.d > other.n * this.d;
   }
 
+  /** Of a fraction that is not negative, as is the next. */
   get floor() {
-    return floorDivide(this.n, this.d);
+    return this.n / this.d;
   }
 
   get ceiling() {
-    return -floorDivide(-this.n, this.d);
+    return (this.n + this.d - 1n) / this.d;
   }
 
   /** The nearest integer; of two, the even one. */
@@ -144,10 +138,7 @@ export const exp = (x) => new Fraction(fixedExp((x.n * UNIT) / x.d), UNIT);
 
 /** ln of a ratio of at least 1, in units of 2^-448. @param {Fraction} ratio */
 const fixedLn = (ratio) => {
-  // Near enough to begin with: the ratio over a power of two, and its logarithm in doubles.
-  const bits = Math.max(0, bitLength(ratio.n) - bitLength(ratio.d));
-  const near = Math.log(new Fraction(ratio.n, ratio.d << BigInt(bits)).double) + bits * Math.LN2;
-  const guess = Fraction.ofDouble(near);
+  const guess = Fraction.ofDouble(Math.log(ratio.double));
   const value = (ratio.n * UNIT) / ratio.d;
   let point = (guess.n * UNIT) / guess.d;
   // ln r = g + 2 artanh((r - e^g) / (r + e^g)): its first term alone has three times as many right digits.

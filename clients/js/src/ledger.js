@@ -1,7 +1,7 @@
 /** The ledger: what was charged, what may still be, and why a device stays silent. Sums are exact. */
 
 import { Fraction, ZERO } from "./fraction.js";
-import { Refusal } from "./signing.js";
+import { stop } from "./signing.js";
 
 /** @typedef {import("./policy.js").Policy} Policy */
 /** @typedef {import("./query.js").Query} Query */
@@ -52,12 +52,12 @@ export const payment = (state, policy, query, scope, now) => {
   if (due) {
     const spent = total(state.charges.filter((charge) => charge.analyst === analyst && charge.query === id));
     if (budget.epsilon !== null && spent.plus(cost).exceeds(Fraction.parse(budget.epsilon))) {
-      throw new Refusal("budget", budget.epsilon);
+      stop("budget", budget.epsilon);
     }
     const others = scope === null ? state.charges : state.charges.filter((charge) => charge.scope !== scope);
     for (const limit of covering(policy, analyst)) {
       if (counted(limit, others, analyst, now).plus(sum).exceeds(limit.epsilon)) {
-        throw new Refusal("budget", limit.epsilon.double);
+        stop("budget", limit.epsilon.double);
       }
     }
   }

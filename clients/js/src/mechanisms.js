@@ -6,7 +6,7 @@
 import { integer, little } from "./bytes.js";
 import { any, double, list, one as oneOf, orNull, refuse, shape, table, whole } from "./checks.js";
 import { Fraction, ONE, down, exp, fraction, loss, nearest, up } from "./fraction.js";
-import { Threshold } from "./words.js";
+import { pointWith, points } from "./projective.js";
 
 /** @typedef {import("./words.js").Words} Words */
 
@@ -24,8 +24,6 @@ import { Threshold } from "./words.js";
  */
 
 const UNIT = fraction(1);
-/** @param {bigint} n @param {bigint} d */
-const decimalLoss = (n, d) => loss(new Fraction(n, d));
 
 /** Bit j in bit j mod 8 of byte floor(j / 8). @param {Uint8Array} bits */
 const pack = (bits) => {
@@ -40,7 +38,7 @@ const width = (outputs) => (outputs <= 1 << 8 ? 1 : outputs <= 1 << 16 ? 2 : 4);
 /** @param {number} value @param {number} outputs */
 const number = (value, outputs) => little(value, width(outputs));
 
-/** One coin for each of the k bits. @param {number} k @param {Threshold} t @param {Words} words */
+/** One coin for each of the k bits. @param {number} k @param {bigint} t @param {Words} words */
 const coins = (k, t, words) => Uint8Array.from({ length: k }, () => words.coin(t));
 
 /** Another of g values, uniform: `o` counts those besides `v`; v itself if h is 1. @param {number} h @param {number} o @param {number} v */
@@ -49,18 +47,14 @@ const truthOr = (h, o, v) => {
   return other ^ ((other ^ v) & -h);
 };
 
-/** q* (1 - p*) / (p* (1 - q*)). @param {bigint} true_ over 2^128 @param {bigint} false_ */
-const twoStepLoss = (true_, false_) => {
-  const whole = ONE * ONE;
-  return new Fraction(true_ * (whole - false_), false_ * (whole - true_));
-};
+/** a (1 - b) / (b (1 - a)). @param {bigint} a over `whole` @param {bigint} b */
+const odds = (a, b, whole = ONE) => new Fraction(a * (whole - b), b * (whole - a));
 
-/** @param {number} k @param {bigint} a @param {bigint} b @returns {Mechanism} */
-const unary = (k, a, b) => {
+/** With `sure`, the true bucket's bit is flipped without a coin of its own. @param {number} k @param {bigint} a @param {bigint} b @returns {Mechanism} */
+const unary = (k, a, b, sure = false) => {
   if (!(0n < b && b < a && a < ONE)) refuse("mechanism.a");
-  const [one, zero] = [new Threshold(a), new Threshold(b)];
-  const flips = Number(a === ONE / 2n);
-  const ratio = new Fraction(a * (ONE - b), b * (ONE - a));
+  const flips = Number(sure || a === ONE / 2n);
+  const ratio = odds(a, b);
   return {
     unary: true,
     a,
@@ -68,10 +62,10 @@ const unary = (k, a, b) => {
     bytes: Math.ceil(k / 8),
     loss: (ones) => loss(ratio, ones),
     draw: (sets, words) => {
-      const rows = sets.map(() => coins(k, zero, words));
+      const rows = sets.map(() => coins(k, b, words));
       for (let place = 0; place < (sets[0]?.length ?? 0); place++) {
         rows.forEach((bits, i) => {
-          const coin = words.coin(one);
+          const coin = sure ? 1 : words.coin(a);
           for (let j = 0; j < k; j++) {
             const here = Number(j === sets[i][place]);
             bits[j] ^= here & (coin ^ (bits[j] & (flips ^ 1)));
@@ -83,25 +77,19 @@ const unary = (k, a, b) => {
   };
 };
 
-/** Reports of permanent bits: first the coins for zeros of all rows, then those for ones. @param {number} k @param {bigint} p @param {bigint} q */
-const replaying = (k, p, q) => {
-  if (q <= p) refuse("q");
-  const [low, high] = [new Threshold(p), new Threshold(q)];
-  return (/** @type {Uint8Array[]} */ kept, /** @type {Words} */ words) => {
-    const zeros = kept.map(() => pack(coins(k, low, words)));
-    const ones = kept.map(() => pack(coins(k, high, words)));
-    return kept.map((row, i) => row.map((bits, j) => (ones[i][j] & bits) | (zeros[i][j] & ~bits)));
-  };
-};
-
 /**
- * Permanent bits of a first mechanism, randomized once more in each report.
+ * Permanent bits of a first mechanism, randomized once more in each report: first the coins for zeros of
+ * all rows are drawn, then those for ones.
  * @param {Mechanism} first @param {number} k @param {bigint} p @param {bigint} q @returns {Mechanism}
  */
 const replayed = (first, k, p, q) => {
+  if (q <= p) refuse("q");
   const seen = (/** @type {bigint} */ one) => one * q + (ONE - one) * p;
-  const ratio = twoStepLoss(seen(first.a ?? 0n), seen(first.b ?? 0n));
-  const replay = replaying(k, p, q);
+  const ratio = odds(seen(first.a ?? 0n), seen(first.b ?? 0n), ONE * ONE);
+  const replay = (/** @type {Uint8Array[]} */ kept, /** @type {Words} */ words) => {
+    const [zeros, ones] = [p, q].map((t) => kept.map(() => pack(coins(k, t, words))));
+    return kept.map((row, i) => row.map((bits, j) => (ones[i][j] & bits) | (zeros[i][j] & ~bits)));
+  };
   return {
     ...first,
     loss: (ones) => loss(ratio, ones),
@@ -118,50 +106,37 @@ const rounded = (probability) => nearest(Fraction.ofDouble(probability));
 /** @param {Mechanism} first @param {number} k @param {{p: number, q: number}} step */
 export const twoSteps = (first, k, { p, q }) => replayed(first, k, rounded(p), rounded(q));
 
-/** @param {number} k @param {bigint} flip @param {bigint} p @param {bigint} q @returns {Mechanism} */
-const rappor = (k, flip, p, q) => {
-  const kept = ONE - flip;
-  if (2n * flip >= ONE) refuse("mechanism.f");
-  const t = new Threshold(flip);
-  /** @type {Mechanism} */
-  const first = {
-    a: kept,
-    b: flip,
-    bytes: Math.ceil(k / 8),
-    loss: () => decimalLoss(kept * kept, flip * flip),
-    draw: (sets, words) => {
-      const rows = sets.map(() => coins(k, t, words));
-      return rows.map((bits, i) => pack(bits.map((bit, j) => bit ^ Number(j === sets[i][0]))));
-    },
-  };
-  return replayed(first, k, p, q);
+/** @param {number} k @param {bigint} flip @param {bigint} p @param {bigint} q */
+const rappor = (k, flip, p, q) => replayed({ ...unary(k, ONE - flip, flip, true), unary: false }, k, p, q);
+
+/**
+ * The coin that lets a report be one of the `w` outputs, of `k`, that each are e^epsilon times as likely as the others.
+ * @param {Fraction} growth e^epsilon @param {number} w @param {number} k
+ */
+const favouring = (growth, w, k) => {
+  const weight = growth.times(fraction(w));
+  const t = down(weight.over(weight.plus(fraction(k - w))));
+  return { honest: t, loss: () => loss(new Fraction(t * BigInt(k - w), (ONE - t) * BigInt(w))) };
 };
 
-/** @param {number} k @param {Fraction} growth @returns {Mechanism} */
-const subset = (k, growth) => {
-  /** @param {number} w */
-  const included = (w) => {
-    const weight = growth.times(fraction(w));
-    return weight.over(weight.plus(fraction(k - w)));
-  };
-  /** @param {number} w */
-  const variance = (w) => {
-    const a = included(w);
-    const b = fraction(w).minus(a).over(fraction(k - 1));
-    const gap = a.minus(b);
-    const first = fraction(k).times(b).times(UNIT.minus(b)).over(gap.times(gap));
-    return first.plus(UNIT.minus(a).minus(b).over(gap));
-  };
+/** What the variance of such reports grows with: w of k outputs, all equally likely. @param {Fraction} growth @param {number} w @param {number} k */
+const variance = (growth, w, k) => {
+  const total = growth.times(fraction(w)).plus(fraction(k - w));
+  return total.times(total).over(fraction(w * (k - w)));
+};
+
+/** With `short`, a set of one value is sent as its number. @param {number} k @param {Fraction} growth @returns {Mechanism} */
+const subset = (k, growth, short = false) => {
   const near = Number(fraction(k).over(growth.plus(UNIT)).floor);
   const [few, many] = [Math.max(near, 1), Math.min(near + 1, k - 1)];
-  const w = variance(few).exceeds(variance(many)) ? many : few;
-  const t = down(included(w));
-  const coin = new Threshold(t);
+  const w = variance(growth, few, k).exceeds(variance(growth, many, k)) ? many : few;
+  if (short && w === 1) return hashing(k, growth, k, 0);
+  const { honest, loss } = favouring(growth, w, k);
   return {
     bytes: Math.ceil(k / 8),
-    loss: () => decimalLoss(t * BigInt(k - w), (ONE - t) * BigInt(w)),
+    loss,
     draw: (sets, words) => {
-      const h = sets.map(() => words.coin(coin));
+      const h = sets.map(() => words.coin(honest));
       /** @type {Uint8Array[]} */
       const rows = [];
       for (const wanted of [1, 0]) {
@@ -189,13 +164,7 @@ const LARGEST_G = 1 << 16;
 /** The number of hash values with the least variance for rare answers. @param {Fraction} growth */
 const bestG = (growth) => {
   const near = Math.min(Number(growth.plus(UNIT).floor), LARGEST_G - 1);
-  /** @param {number} g */
-  const variance = (g) => {
-    const [a, b] = [growth.over(growth.plus(fraction(g - 1))), new Fraction(1n, BigInt(g))];
-    const gap = a.minus(b);
-    return b.times(UNIT.minus(b)).over(gap.times(gap));
-  };
-  return variance(near).exceeds(variance(near + 1)) ? near + 1 : near;
+  return variance(growth, 1, near).exceeds(variance(growth, 1, near + 1)) ? near + 1 : near;
 };
 
 /** hash(v) of the specification, for seeds of `bits` bits. @param {bigint} alpha @param {bigint} beta @param {number} v @param {number} g @param {bigint} bits */
@@ -212,14 +181,13 @@ export const hashed = (alpha, beta, v, g, bits) => {
 
 /**
  * One of g values: the answer's own, or its hash under two seeds of `size` bytes each.
- * @param {Fraction} growth @param {number} g @param {number} size 0 without a hash @returns {Mechanism}
+ * @param {number} k @param {Fraction} growth @param {number} g @param {number} size 0 without a hash @returns {Mechanism}
  */
-const hashing = (growth, g, size) => {
-  const t = down(growth.over(growth.plus(fraction(g - 1))));
-  const honest = new Threshold(t);
+const hashing = (k, growth, g = bestG(growth), size = k <= 1 << 16 ? 4 : 8) => {
+  const { honest, loss } = favouring(growth, 1, g);
   return {
     bytes: 2 * size + width(g),
-    loss: () => decimalLoss(t * BigInt(g - 1), ONE - t),
+    loss,
     draw: (sets, words) => {
       const seeds = words.bytes(2 * size * sets.length);
       const h = sets.map(() => words.coin(honest));
@@ -242,11 +210,10 @@ const odd = (x) => {
 /** @param {number} k @param {Fraction} growth @returns {Mechanism} */
 const hadamard = (k, growth) => {
   const outputs = 2 ** k.toString(2).length;
-  const t = down(growth.over(growth.plus(UNIT)));
-  const honest = new Threshold(t);
+  const { honest, loss } = favouring(growth, 1, 2);
   return {
     bytes: width(outputs),
-    loss: () => decimalLoss(t, ONE - t),
+    loss,
     draw: (sets, words) => {
       const columns = sets.map(() => words.below(outputs));
       const h = sets.map(() => words.coin(honest));
@@ -255,6 +222,55 @@ const hadamard = (k, growth) => {
         const differs = odd(row & columns[i]) ^ 1 ^ h[i];
         return number(columns[i] ^ (row & -row & -differs), outputs);
       });
+    },
+  };
+};
+
+const LARGEST_SPACE = 1 << 25;
+
+/** @param {number} k @param {Fraction} growth @param {{q: number}} given @returns {Mechanism} */
+const projective = (k, growth, { q }) => {
+  let t = 2;
+  while (points(q, t) < k) t++;
+  if (q ** t > LARGEST_SPACE) refuse("mechanism.q");
+  for (let d = 2; d < q; d++) if (q % d === 0) refuse("mechanism.q");
+  const all = points(q, t);
+  const { honest, loss } = favouring(growth, points(q, t - 1), all);
+  const others = q ** (t - 1);
+  return {
+    bytes: width(all),
+    loss,
+    draw: (sets, words) => {
+      const h = sets.map(() => words.coin(honest));
+      const nonzero = sets.map(() => 1 + words.below(others - 1));
+      const any = sets.map(() => words.below(others));
+      return sets.map(([v], i) => number(pointWith(v, 1 - h[i], any[i] + h[i] * (nonzero[i] - any[i]), q, t), all));
+    },
+  };
+};
+
+const LARGEST_TREE = 2048;
+const MOST_LEVELS = 11;
+
+/** @param {number} k @param {Fraction} growth @param {{fan_outs: number[]}} given @returns {Mechanism} */
+const ranges = (k, growth, { fan_outs: [first, ...below] }) => {
+  const sizes = below.reduceRight((found, each) => [Math.ceil(found[0] / each), ...found], [k]);
+  if (sizes[0] !== first || k > LARGEST_TREE) refuse("mechanism.fan_outs");
+  const levels = sizes.map((size) => subset(size, growth, true));
+  const bytes = 1 + Math.max(...levels.map((level) => level.bytes));
+  return {
+    bytes,
+    loss: () => Math.max(...levels.map((level) => level.loss(1))),
+    draw: (sets, words) => {
+      const depths = sets.map(() => words.below(levels.length));
+      const rows = sets.map(() => new Uint8Array(bytes));
+      levels.forEach((level, depth) => {
+        const leaves = below.slice(depth).reduce((n, each) => n * each, 1);
+        const chosen = [...depths.keys()].filter((i) => depths[i] === depth);
+        const drawn = level.draw(chosen.map((i) => [Math.floor(sets[i][0] / leaves)]), words);
+        drawn.forEach((report, j) => rows[chosen[j]].set([depth, ...report]));
+      });
+      return rows;
     },
   };
 };
@@ -275,7 +291,7 @@ const matrix = (k, rows) => {
   });
   const edges = columns.map((weights) => {
     let sum = 0n;
-    return weights.slice(0, -1).map((weight) => new Threshold((sum += weight)));
+    return weights.slice(0, -1).map((weight) => (sum += weight));
   });
   let worst = UNIT;
   for (let u = 0; u < k; u++) {
@@ -300,10 +316,16 @@ const epsilon = (value, name) => {
 /** 1 / (e^x + 1), rounded up. @param {Fraction} x */
 const reciprocal = (x) => up(UNIT.over(exp(x).plus(UNIT)));
 
+/** @typedef {{[key: string]: import("./checks.js").Check<any>}} Checks */
+/** @typedef {[required: Checks, optional: Checks, build: (k: number, given: any) => Mechanism]} Recipe the parameters it needs, those it may have, and how it is built for k buckets */
+
 /**
- * For each mechanism, the parameters it needs, those it may have, and how it is built for k buckets.
- * @type {{[name: string]: [{[key: string]: import("./checks.js").Check<any>}, {[key: string]: import("./checks.js").Check<any>}, (k: number, given: any) => Mechanism]}}
+ * A mechanism with an epsilon.
+ * @param {(k: number, growth: Fraction, given: any) => Mechanism} build @param {Checks} required @param {Checks} optional @returns {Recipe}
  */
+const grown = (build, required = {}, optional = {}) => [{ epsilon, ...required }, optional, (k, given) => build(k, exp(given.epsilon), given)];
+
+/** @type {{[name: string]: Recipe}} */
 const KNOWN = {
   TwoCoin: [{ p: probability, q: probability }, { inverted: oneOf(true) }, (k, given) => {
     const [p, q] = [given.p, given.q].map(Fraction.ofDouble);
@@ -317,13 +339,12 @@ const KNOWN = {
     return unary(k, ONE - b, b);
   }],
   OptimizedUnary: [{ epsilon }, {}, (k, given) => unary(k, ONE / 2n, reciprocal(given.epsilon))],
-  DirectEncoding: [{ epsilon }, {}, (k, given) => hashing(exp(given.epsilon), k, 0)],
-  SubsetSelection: [{ epsilon }, {}, (k, given) => subset(k, exp(given.epsilon))],
-  LocalHashing: [{ epsilon }, { g: orNull(whole(2, LARGEST_G)) }, (k, given) => {
-    const growth = exp(given.epsilon);
-    return hashing(growth, given.g ?? bestG(growth), k <= 1 << 16 ? 4 : 8);
-  }],
-  HadamardResponse: [{ epsilon }, {}, (k, given) => hadamard(k, exp(given.epsilon))],
+  DirectEncoding: grown((k, growth) => hashing(k, growth, k, 0)),
+  SubsetSelection: grown((k, growth) => subset(k, growth)),
+  LocalHashing: grown((k, growth, { g }) => hashing(k, growth, g ?? undefined), {}, { g: orNull(whole(2, LARGEST_G)) }),
+  HadamardResponse: grown(hadamard),
+  ProjectiveResponse: grown(projective, { q: whole(2, LARGEST_SPACE) }),
+  HierarchicalRanges: grown(ranges, { fan_outs: list(whole(2, LARGEST_TREE), 1, MOST_LEVELS) }),
   DesignMatrix: [{ P: list(list(probability)) }, {}, (k, { P }) => matrix(k, P)],
   BasicRappor: [{ f: probability, p: probability, q: probability }, {}, (k, { f, p, q }) => rappor(k, rounded(f / 2), rounded(p), rounded(q))],
 };

@@ -2,7 +2,7 @@
 
 import { any, list, must, orNull, shape } from "./checks.js";
 import { Fraction } from "./fraction.js";
-import { Refusal } from "./signing.js";
+import { stop } from "./signing.js";
 
 /** @typedef {import("./query.js").Query} Query */
 
@@ -87,13 +87,13 @@ export class Policy {
   stratum(query) {
     const { refused, analysts, strata } = this.settings;
     const { analyst, strata: parts } = query.given;
-    if (refused.includes(analyst)) throw new Refusal("analyst refused");
-    if (analysts && !analysts.includes(analyst)) throw new Refusal("analyst not allowed");
+    if (refused.includes(analyst)) stop("analyst refused");
+    if (analysts && !analysts.includes(analyst)) stop("analyst not allowed");
     const foreign = query.proxies.find((proxy) => !this.proxies.includes(proxy));
-    if (foreign !== undefined) throw new Refusal("proxy not allowed", foreign);
+    if (foreign !== undefined) stop("proxy not allowed", foreign);
     const found = parts.findIndex((stratum) => strata.includes(stratum.name));
-    if (parts.length && found < 0) throw new Refusal("not in a stratum");
-    if (query.cost.exceeds(this.ceiling)) throw new Refusal("over the ceiling", this.settings.epsilon_per_answer);
+    if (parts.length && found < 0) stop("not in a stratum");
+    if (query.cost.exceeds(this.ceiling)) stop("over the ceiling", this.settings.epsilon_per_answer);
     return Math.max(found, 0);
   }
 }

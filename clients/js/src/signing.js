@@ -34,6 +34,11 @@ export class Refusal extends Error {
   }
 }
 
+/** Refuse. @type {(...facts: ConstructorParameters<typeof Refusal>) => never} */
+export const stop = (...facts) => {
+  throw new Refusal(...facts);
+};
+
 const moment = /** @type {import("./checks.js").Check<number>} */ (must(Number.isSafeInteger));
 const trustedKey = shape({ owner: like(/^/), public: key, valid_from: moment, valid_until: moment, revoked: flag }, {}, true);
 /** @typedef {ReturnType<typeof trustedKey>} TrustedKey `public` is 64 hexadecimal digits; times are seconds since 1970 */
@@ -61,9 +66,9 @@ export class Ring {
   /** The key with this id, if it is trusted now. @param {string} id @param {number} now */
   trusted(id, now) {
     const key = this.keys.get(id);
-    if (!key) throw new Refusal("unknown key", id);
-    if (key.revoked) throw new Refusal("revoked key", id);
-    if (now < key.valid_from || now >= key.valid_until) throw new Refusal(NOT_VALID, id);
+    if (!key) stop("unknown key", id);
+    if (key.revoked) stop("revoked key", id);
+    if (now < key.valid_from || now >= key.valid_until) stop(NOT_VALID, id);
     return key;
   }
 
@@ -88,11 +93,11 @@ export const parseSigned = (text) => {
   const expected = /^format key query signature( version version_signature)?$/.test(names);
   const strings = expected && Object.values(fields).every((value) => typeof value === "string" && isText(value));
   if (!strings || fields.format !== FORMAT || !/^[0-9a-f]{16}$/.test(fields.key)) {
-    throw new Refusal(UNUSABLE);
+    stop(UNUSABLE);
   }
   for (const name of ["signature", "version_signature"]) {
     const digits = String(fields[name] ?? "").replace(/[ \t\n\v\f\r]/g, "");
-    if (!/^([0-9a-f]{2})*$/i.test(digits)) throw new Refusal(BAD_SIGNATURE);
+    if (!/^([0-9a-f]{2})*$/i.test(digits)) stop(BAD_SIGNATURE);
     if (name in fields) fields[name] = digits;
   }
   return /** @type {{query: string, key: string, signature: string, version?: string, version_signature?: string}} */ (fields);
@@ -108,7 +113,7 @@ const readable = async (make, reason = UNUSABLE) => {
     return await make();
   } catch (error) {
     if (!(error instanceof FormError)) throw error;
-    throw new Refusal(reason, error.message);
+    stop(reason, error.message);
   }
 };
 
@@ -117,7 +122,7 @@ const checkChannel = async (header, key, ring, now) => {
   const { permission, channel_owner: owner, analyst, channel, most_rows, grace = 0, schedule } = header.header;
   if (!permission) {
     if (owner && owner !== key.public && !ring.lists(analyst, owner)) {
-      throw new Refusal(FOREIGN);
+      stop(FOREIGN);
     }
     return;
   }
@@ -129,7 +134,7 @@ const checkChannel = async (header, key, ring, now) => {
     most_rows <= terms.messages &&
     grace <= terms.grace &&
     schedule.expires <= terms.end;
-  if (!permitted) throw new Refusal(FOREIGN);
+  if (!permitted) stop(FOREIGN);
   ring.checkDelegate(await keyId(terms.owner), now);
 };
 
@@ -139,13 +144,13 @@ const checkChannel = async (header, key, ring, now) => {
  */
 const delegated = async (header, version, signature, ring, now) => {
   const stated = header.tree.envelope ?? null;
-  if (stated === null) throw new Refusal(OUTSIDE);
+  if (stated === null) stop(OUTSIDE);
   const envelope = await readable(() => readEnvelope(stated, "envelope"));
   const id = await keyId(envelope.controller);
   ring.checkDelegate(id, now);
-  if (envelope.until !== null && now >= envelope.until) throw new Refusal(NOT_VALID, id);
+  if (envelope.until !== null && now >= envelope.until) stop(NOT_VALID, id);
   if (!(await signed(envelope.controller, signature, VERSION_SEPARATOR, utf8(version)))) {
-    throw new Refusal(BAD_SIGNATURE, id);
+    stop(BAD_SIGNATURE, id);
   }
   const tree = await readable(() => read(version));
   const given = await readable(() => readVersion(tree, "version"));
@@ -158,7 +163,7 @@ const delegated = async (header, version, signature, ring, now) => {
     [given.sampling, ...(given.strata ?? [])].every((value) => within(value, envelope.sampling)) &&
     (envelope.inversion || !inverted) &&
     Object.entries(coins).every(([name, value]) => within(value, envelope[/** @type {"p"} */ (name)]));
-  if (!inside) throw new Refusal(OUTSIDE, given.serial);
+  if (!inside) stop(OUTSIDE, given.serial);
   return { id, content: await readable(() => applied(header.tree, /** @type {object} */ (tree))) };
 };
 
@@ -197,10 +202,10 @@ export const authenticate = async (ring, text, now) => {
   const fields = parseSigned(text);
   const key = ring.trusted(fields.key, now);
   if (!(await signed(key.public, fields.signature, SEPARATOR, utf8(fields.query)))) {
-    throw new Refusal(BAD_SIGNATURE, fields.key);
+    stop(BAD_SIGNATURE, fields.key);
   }
   const header = await readable(() => new Header(fields.query));
-  if (header.header.analyst !== key.owner) throw new Refusal(BAD_SIGNATURE, fields.key);
+  if (header.header.analyst !== key.owner) stop(BAD_SIGNATURE, fields.key);
   await checkChannel(header, key, ring, now);
   const keys = [fields.key];
   if (header.header.permission) keys.push(await keyId(header.header.permission.owner));

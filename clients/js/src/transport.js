@@ -101,7 +101,7 @@ export const httpTransport = (fetcher = (...given) => fetch(...given), clock = D
       const headers = { "Content-Type": "application/json" };
       const { text } = await ask(proxy, "/v1/enrol", { method: "POST", headers, body: JSON.stringify(request) });
       const token = parsed(text)?.token;
-      if (typeof token !== "string" || !/^[\x20-\x7e]{16,200}$/.test(token)) throw new ProxyError("its response contains no token");
+      if (typeof token !== "string" || !/^[\x20-\x7e]{16,200}$/.test(token)) throw new ProxyError("its response has no token");
       return token;
     },
   };

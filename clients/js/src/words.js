@@ -1,20 +1,7 @@
-/**
- * Draws. A word is 64 random bits, held as two halves of 32, so that a coin costs two comparisons
- * and no big integer. Comparisons are added up rather than branched on.
- */
+/** Draws. A word is 64 random bits. Comparisons are added up rather than branched on. */
 
 const BULK = 1 << 14; // bytes: `getRandomValues` gives at most 65,536 at a time
 const MASK = (1n << 64n) - 1n;
-
-/** A threshold between 0 and 2^64, as the halves that words are compared with. */
-export class Threshold {
-  /** @param {bigint} value */
-  constructor(value) {
-    this.value = value;
-    this.high = Number(value >> 32n); // 2^32 for 2^64, which every word is below
-    this.low = Number(value & 0xffffffffn);
-  }
-}
 
 /** A stream of words; `more` gives the bytes. */
 export class Words {
@@ -26,40 +13,23 @@ export class Words {
     this.at = 0;
   }
 
-  /** The place of the next word in the block. */
-  next() {
+  /** The next 8 bytes, little-endian. */
+  word() {
     if (this.at + 8 > this.block.byteLength) {
       const bytes = this.more(8);
       this.block = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       this.at = 0;
     }
-    const place = this.at;
     this.at += 8;
-    return place;
-  }
-
-  /** The next 8 bytes, little-endian. */
-  word() {
-    const place = this.next(); // before the block is looked at: it may be a new one
-    return this.block.getBigUint64(place, true);
-  }
-
-  /**
-   * 1 if the word at this place is below t, otherwise 0.
-   * @param {number} place @param {Threshold} t
-   */
-  less(place, t) {
-    const low = this.block.getUint32(place, true);
-    const high = this.block.getUint32(place + 4, true);
-    return Number(high < t.high) | (Number(high === t.high) & Number(low < t.low));
+    return this.block.getBigUint64(this.at - 8, true);
   }
 
   /**
    * 1 with probability t / 2^64.
-   * @param {Threshold} t
+   * @param {bigint} t
    */
   coin(t) {
-    return this.less(this.next(), t);
+    return Number(this.word() < t);
   }
 
   /**
@@ -77,11 +47,11 @@ export class Words {
 
   /**
    * How many of the cumulative weights are at most the next word.
-   * @param {Threshold[]} edges
+   * @param {bigint[]} edges
    */
   pick(edges) {
-    const place = this.next();
-    return edges.reduce((reached, t) => reached + 1 - this.less(place, t), 0);
+    const word = this.word();
+    return edges.reduce((reached, t) => reached + Number(word >= t), 0);
   }
 
   /**
@@ -106,8 +76,7 @@ export class Words {
   bytes(n) {
     const out = new Uint8Array(n);
     for (let at = 0; at < n; at += 8) {
-      const place = this.next();
-      out.set(new Uint8Array(this.block.buffer, this.block.byteOffset + place, Math.min(8, n - at)), at);
+      out.set(new Uint8Array(BigUint64Array.of(this.word()).buffer).subarray(0, n - at), at); // on a little-endian platform, as all are
     }
     return out;
   }

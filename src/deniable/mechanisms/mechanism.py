@@ -52,6 +52,10 @@ class Mechanism(ABC):
     generic: ClassVar[bool] = False
     """Whether it draws by any matrix it is given: a comparison of protocols has no place for it."""
 
+    stated: ClassVar[tuple[str, ...]] = ()
+    """The parameters that a query states even where they were chosen for it: a device need not
+    search for them, and none could find others."""
+
     epsilon: float
     """The exact privacy loss of what is drawn, rounded up to a double: never above what was
     requested."""

@@ -150,7 +150,10 @@ def _from_library(recipe: dict[str, Any], buckets: Buckets) -> Mechanism:
         parameters["epsilon"] = recipe["epsilon"] = check_epsilon(
             parameters["epsilon"], "mechanism.epsilon"
         )
-    return _made(recipe["name"], {"mechanism": recipe["name"], **parameters})
+    made = _made(recipe["name"], {"mechanism": recipe["name"], **parameters})
+    described = made.parameters() if made.stated else {}
+    recipe.update({name: described[name] for name in made.stated})
+    return made
 
 
 def _made(name: str, description: dict[str, Any]) -> Mechanism:

@@ -122,6 +122,8 @@ MECHANISMS: list[dict[str, Any]] = [
     {"name": "LocalHashing", "epsilon": 2.0, "g": 7},
     {"name": "HadamardResponse", "epsilon": 1.25},
     {"name": "BasicRappor", "f": 0.5, "p": 0.5, "q": 0.75},
+    {"name": "ProjectiveResponse", "epsilon": 1.5},
+    {"name": "HierarchicalRanges", "epsilon": 1.0},
 ]
 
 

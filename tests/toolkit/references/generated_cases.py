@@ -28,6 +28,8 @@ OTHERS = (
     "SubsetSelection",
     "LocalHashing",
     "HadamardResponse",
+    "ProjectiveResponse",
+    "HierarchicalRanges",
     "DesignMatrix",
     "BasicRappor",
 )

@@ -261,6 +261,41 @@ def widths() -> Iterator[Case]:
                 yield f"subset of {k} at {epsilon}, answer {value}", {}, [Step(asked, [[value]])]
 
 
+def spaces() -> Iterator[Case]:
+    """Points of spaces of every shape, close to a value's hyperplane and away from it; trees whose
+    levels are numbers and sets, with nodes that have fewer children than others."""
+    for q, k in ((2, 2), (2, 3), (2, 4), (2, 300), (3, 5), (5, 6), (5, 7), (7, 65_536), (2999, 9)):
+        recipe = {"name": "ProjectiveResponse", "epsilon": 2.0, "q": q}
+        asked = signed(mechanism=recipe, columns=numbers(k), sql=sql_of(k))
+        for value in sorted({0, 1, q, k // 2, k - 1} & set(range(k))):
+            for near in (0, ONE - 1):
+                yield (
+                    f"{k} values in a space over {q}, answer {value}, coin {int(not near)}",
+                    {},
+                    [Step(asked, [row_of(k, value)], words=(UPLOAD, 0, near))],
+                )
+    trees: tuple[tuple[int, tuple[int, ...], float], ...] = (
+        (100, (7, 5, 3), 1.0),
+        (9, (2, 2, 2, 2), 2.0),
+        (300, (2, 150), 7.5),
+        (257, (257,), 2.0),
+        (64, (2,) * 6, 0.5),
+        (2, (2,), 1.0),
+    )
+    for k, fan_outs, epsilon in trees:
+        recipe = {"name": "HierarchicalRanges", "epsilon": epsilon, "fan_outs": list(fan_outs)}
+        asked = signed(mechanism=recipe, columns=numbers(k), sql=sql_of(k))
+        levels = len(fan_outs)
+        for level in range(levels):
+            for value in (0, k // 2, k - 1):
+                word = -(-level * ONE // levels)
+                yield (
+                    f"level {level} of a tree {fan_outs}, answer {value}",
+                    {},
+                    [Step(asked, [row_of(k, value)], words=(UPLOAD, 0, word))],
+                )
+
+
 def sql_of(k: int) -> str:
     return "SELECT a FROM t" if k <= 600 else "SELECT a, b FROM t"
 
@@ -412,6 +447,19 @@ def forms() -> Iterator[Case]:
 
     tree = canonical.decode(text.encode())
     column, schedule = tree["columns"][0], tree["schedule"]
+    wrong_spaces: dict[str, tuple[dict[str, Any], ...]] = {
+        "ProjectiveResponse": ({}, {"q": None}, {"q": 1}, {"q": 4}, {"q": 9}, {"q": 5801}),
+        "HierarchicalRanges": (
+            {},
+            {"fan_outs": None},
+            {"fan_outs": []},
+            {"fan_outs": [11]},
+            {"fan_outs": [12, 1]},
+            {"fan_outs": [7, 2]},
+            {"fan_outs": [6, 2, 2]},
+            {"fan_outs": [2] * 20},
+        ),
+    }
     bad: dict[str, str] = {
         "a key twice": resigned(text.replace('"cover":false,', '"cover":true,"cover":false,')),
         "a key twice, the same": resigned(
@@ -501,6 +549,17 @@ def forms() -> Iterator[Case]:
         ),
         "a below b": changed(mechanism={"name": "UnaryEncoding", "a": 0.2, "b": 0.3}),
         "an epsilon of 41": changed(mechanism={"name": "SymmetricUnary", "epsilon": 41.0}),
+        **{
+            f"{name} {fields}": changed(
+                columns=[{**column, "other": True}],
+                mechanism={"name": name, "epsilon": 1.0, **fields},
+            )
+            for name, wrong in wrong_spaces.items()
+            for fields in wrong
+        },
+        "ranges without other": changed(
+            mechanism={"name": "HierarchicalRanges", "epsilon": 1.0, "fan_outs": [11]}
+        ),
         "direct encoding without other": changed(
             mechanism={"name": "DirectEncoding", "epsilon": 1.0}
         ),
@@ -838,7 +897,18 @@ def orders() -> Iterator[Case]:
     )
 
 
-GROUPS = (boundaries, roundings, widths, values, forms, trust, decisions, permanence, orders)
+GROUPS = (
+    boundaries,
+    roundings,
+    widths,
+    spaces,
+    values,
+    forms,
+    trust,
+    decisions,
+    permanence,
+    orders,
+)
 
 
 # --- what the library makes of them

@@ -239,6 +239,88 @@ class Hadamard:
         return out
 
 
+class Projective:
+    """Points as tuples of coordinates, listed by their numbers."""
+
+    def __init__(self, k: int, epsilon: Fraction, q: int) -> None:
+        if q < 2 or any(q % d == 0 for d in range(2, q)):
+            raise ValueError("q is no prime number")
+        growth, t = exp(epsilon), 2
+        while (q**t - 1) // (q - 1) < k:
+            t += 1
+        self.q, self.t, self.n_points = q, t, (q**t - 1) // (q - 1)
+        near = (q ** (t - 1) - 1) // (q - 1)
+        self.truthful = down(near * growth / (near * growth + self.n_points - near))
+        self.length = number_bytes(self.n_points)
+        ratio = Fraction(self.truthful * (self.n_points - near), (ONE - self.truthful) * near)
+        self.loss = loss(max(ratio, 1 / ratio))
+
+    def point(self, number: int) -> list[int]:
+        """Points with fewer coordinates first: (0, …, 0, 1), then (0, …, 1, 0), (0, …, 1, 1), …"""
+        for length in range(self.t):
+            if number < self.q**length:
+                rest = self.digits(number, length)
+                return [0] * (self.t - 1 - length) + [1, *rest]
+            number -= self.q**length
+        raise AssertionError
+
+    def digits(self, number: int, n: int) -> list[int]:
+        return [number // self.q**place % self.q for place in reversed(range(n))]
+
+    def number(self, vector: list[int]) -> int:
+        lead = next(place for place, each in enumerate(vector) if each)
+        scale = pow(vector[lead], -1, self.q)
+        rest: int = 0
+        for each in vector[lead + 1 :]:
+            rest = rest * self.q + each * scale % self.q
+        before: int = sum(self.q**length for length in range(self.t - 1 - lead))
+        return before + rest
+
+    def draw(self, answers: list[int], words: Words) -> list[bytes]:
+        others = self.q ** (self.t - 1)
+        honest = [words.coin(self.truthful) for _ in answers]
+        nonzero = [1 + words.below(others - 1) for _ in answers]
+        anything = [words.below(others) for _ in answers]
+        out = []
+        for v, near, one, two in zip(answers, honest, nonzero, anything, strict=True):
+            x, y = self.point(v), self.digits(one if near else two, self.t - 1)
+            lead = x.index(1)
+            y.insert(lead, 0)
+            product = sum(a * b for a, b in zip(x, y, strict=True))
+            y[lead] = (1 - near - product) % self.q
+            out.append(self.number(y).to_bytes(self.length, "little"))
+        return out
+
+
+class Ranges:
+    """A tree whose leaves are the buckets: one level of it is reported."""
+
+    def __init__(self, k: int, epsilon: Fraction, fan_outs: list[int]) -> None:
+        self.levels: list[Any] = []
+        self.leaves: list[int] = []
+        nodes, leaves = k, 1
+        for fan_out in reversed(fan_outs):
+            flat = Subset(nodes, epsilon)
+            self.levels.insert(0, flat if flat.w > 1 else Direct(nodes, epsilon))
+            self.leaves.insert(0, leaves)
+            root, nodes, leaves = nodes, -(-nodes // fan_out), leaves * fan_out
+        if root != fan_outs[0]:
+            raise ValueError("not the fan-outs of a tree of so many leaves")
+        self.length = 1 + max(level.length for level in self.levels)
+        self.loss = max(level.loss for level in self.levels)
+
+    def draw(self, answers: list[int], words: Words) -> list[bytes]:
+        depths = [words.below(len(self.levels)) for _ in answers]
+        out = [b""] * len(answers)
+        for depth, (level, leaves) in enumerate(zip(self.levels, self.leaves, strict=True)):
+            rows = [i for i, each in enumerate(depths) if each == depth]
+            for i, report in zip(
+                rows, level.draw([answers[i] // leaves for i in rows], words), strict=True
+            ):
+                out[i] = (bytes([depth]) + report).ljust(self.length, b"\0")
+        return out
+
+
 class Matrix:
     def __init__(self, entries: list[list[float]]) -> None:
         k = len(entries)
@@ -342,6 +424,8 @@ def mechanism(recipe: dict[str, Any], k: int) -> Any:
         "SubsetSelection": lambda: Subset(k, number("epsilon")),
         "LocalHashing": lambda: Hashing(k, recipe["epsilon"], recipe.get("g")),
         "HadamardResponse": lambda: Hadamard(k, number("epsilon")),
+        "ProjectiveResponse": lambda: Projective(k, number("epsilon"), recipe["q"]),
+        "HierarchicalRanges": lambda: Ranges(k, number("epsilon"), recipe["fan_outs"]),
         "DesignMatrix": lambda: Matrix(recipe["P"]),
         "BasicRappor": lambda: Rappor(k, *map(number, "fpq")),
     }

@@ -119,6 +119,24 @@ def test_any_mechanism_of_the_library_goes_by_name(name: str) -> None:
     assert Query.from_content(query.content) == query
 
 
+@pytest.mark.parametrize(
+    ("name", "stated"), [("ProjectiveResponse", "q"), ("HierarchicalRanges", "fan_outs")]
+)
+def test_a_query_states_the_parameters_that_were_chosen_for_it(name: str, stated: str) -> None:
+    columns = [Column("distance", [f"[{i},{i + 1})" for i in range(63)], other=True)]
+    recipe = {"name": name, "epsilon": 2.0}
+    query = make_query(columns=columns, mechanism=recipe)
+    written = canonical.decode(query.content)["mechanism"]
+    chosen: Any = query.mechanism
+    assert written[stated] == chosen.parameters()[stated]
+    # another epsilon, as a controller may set it, does not choose again: reports keep their form
+    revised = query.revised(mechanism={**query.recipe, "epsilon": 5.0})
+    assert revised.recipe[stated] == written[stated]
+    assert (
+        make_query(columns=columns, mechanism={**recipe, "epsilon": 5.0}).recipe != revised.recipe
+    )
+
+
 def test_a_mechanism_may_be_given_as_it_is() -> None:
     assert make_query(mechanism=OptimizedUnary(11, 1.0)) == make_query(
         mechanism={"name": "OptimizedUnary", "epsilon": 1.0}

@@ -68,6 +68,8 @@ class HierarchicalRanges(Mechanism):
     proportion from 30 to 39: 0.4854, 0.4589 to 0.5118 (95 %, from 20,000 reports)
     """
 
+    stated: ClassVar[tuple[str, ...]] = ("fan_outs",)
+
     values: Any
     epsilon: float
     fan_outs: Any = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class ProjectiveResponse(IndexReports, PureMechanism):
     >>> len(words.privatize([0, 19_999], source=seeded_source(2)).data.tobytes())
     8
     """
+
+    stated: ClassVar[tuple[str, ...]] = ("q",)
 
     values: Any
     epsilon: float

@@ -23,11 +23,11 @@ const { minify } = require("terser");
 
 // Names that only the client's own modules use: not stored, sent, signed, set by an app or shown to one.
 const INTERNAL = `
-  lowClosed highClosed refuseOverlaps positions complete indices holds follow ranges exact names
+  low high lowClosed highClosed refuseOverlaps positions complete indices holds follow ranges exact names
   ofDouble exceeds ceiling nearest minus over plus double
   less coin below pick subset more block
   unary honest lifetime permanent replay draw loss
-  mostRows rowCost readable epochOf endOf channelTag queryTag sizeClass header tree
+  mostRows rowCost readable records epochOf endOf channelTag queryTag sizeClass header tree
   readMechanism checkAnswers checkBudget checkEnvelope checkDelegate trusted lists keeps unknownToken retryAfter final early settings rank word patterns matches
   facts change empty lines receipt rowsOf unsaved isOn walk answerEach tokenOf sourceOf
 `.trim().split(/\s+/);

@@ -30,6 +30,9 @@ export const whole = (least, most) => must((value) => typeof value === "number" 
 export const double = (most, open = false) => (value, name) =>
   value instanceof F64 && value.value > 0 && value.value <= most && !(open && value.value === most) ? value.value : refuse(name);
 
+/** A double between 0 and 1, both excluded. */
+export const probability = double(1, true);
+
 /** A text that matches a pattern from end to end. @param {RegExp} pattern @returns {Check<string>} */
 export const like = (pattern) => must((value) => typeof value === "string" && pattern.test(value));
 

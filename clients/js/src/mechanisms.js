@@ -4,7 +4,7 @@
  */
 
 import { integer, little } from "./bytes.js";
-import { any, double, list, one as oneOf, orNull, refuse, shape, table, whole } from "./checks.js";
+import { any, double, list, one as oneOf, orNull, probability, refuse, shape, table, whole } from "./checks.js";
 import { Fraction, ONE, down, exp, fraction, loss, nearest, up } from "./fraction.js";
 import { pointWith, points } from "./projective.js";
 
@@ -306,7 +306,6 @@ const matrix = (k, rows) => {
   };
 };
 
-const probability = double(1, true);
 /** @type {import("./checks.js").Check<Fraction>} */
 const epsilon = (value, name) => {
   const found = double(40)(value, name);

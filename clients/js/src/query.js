@@ -7,7 +7,7 @@ import { checkAsking } from "./asking.js";
 import { Buckets, Column } from "./buckets.js";
 import { digest, utf8 } from "./bytes.js";
 import { encode, read, write } from "./canonical.js";
-import { any, different, double, flag, key, like, list, one, orNull, refuse, seconds, shape, table, text, time, whole } from "./checks.js";
+import { any, different, double, flag, key, like, list, one, orNull, probability, refuse, seconds, shape, table, text, time, whole } from "./checks.js";
 import { Fraction, fraction } from "./fraction.js";
 import { mechanism, twoSteps } from "./mechanisms.js";
 import { LONGEST_TEXT } from "./patterns.js";
@@ -26,7 +26,6 @@ const sampling = double(1);
 const loss = double(1e6);
 const rate = double(1e15);
 const line = text(200);
-const probability = double(1, true);
 
 /** @type {import("./checks.js").Check<{origin: number, expires: number, every: number, epochs: number}>} */
 const schedule = (value, name) => {
@@ -258,8 +257,6 @@ export class Query extends Header {
   }
 }
 
-const coin = double(1e6);
-
 /** A controller's version, from its canonical tree. */
 export const readVersion = shape(
   {
@@ -267,7 +264,7 @@ export const readVersion = shape(
     query: key,
     serial,
     sampling,
-    mechanism: shape({}, { p: coin, q: coin, epsilon: coin, inverted: flag }),
+    mechanism: shape({}, { p: loss, q: loss, epsilon: loss, inverted: flag }),
     strata: orNull(list(sampling)),
   },
   {},

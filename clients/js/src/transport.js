@@ -34,7 +34,7 @@ const bodyOf = async (response, most) => {
     n += part.value.length;
     if (n > most) {
       await reader?.cancel();
-      throw new ProxyError("its response is too long");
+      throw new ProxyError("answered too much");
     }
     text += decoder.decode(part.value, { stream: true });
   }
@@ -101,7 +101,7 @@ export const httpTransport = (fetcher = (...given) => fetch(...given), clock = D
       const headers = { "Content-Type": "application/json" };
       const { text } = await ask(proxy, "/v1/enrol", { method: "POST", headers, body: JSON.stringify(request) });
       const token = parsed(text)?.token;
-      if (typeof token !== "string" || !/^[\x20-\x7e]{16,200}$/.test(token)) throw new ProxyError("its response has no token");
+      if (typeof token !== "string" || !/^[\x20-\x7e]{16,200}$/.test(token)) throw new ProxyError("answered no token");
       return token;
     },
   };
@@ -111,6 +111,6 @@ export const httpTransport = (fetcher = (...given) => fetch(...given), clock = D
 export const readList = (text) => {
   const tree = parsed(text);
   const listed = Array.isArray(tree) ? tree : tree?.queries;
-  if (!Array.isArray(listed) || listed.length > MOST_LISTED) throw new ProxyError("its response is no list of queries");
+  if (!Array.isArray(listed) || listed.length > MOST_LISTED) throw new ProxyError("answered no list");
   return listed.map((each) => (typeof each === "string" ? each : JSON.stringify(each)));
 };

@@ -22,10 +22,7 @@ const done = (request) =>
   });
 
 /** @param {DOMException | null} error */
-const storeError = (error) =>
-  error?.name === "QuotaExceededError"
-    ? new StoreError("full", "no room is left")
-    : new StoreError("blocked", `no data is kept: ${error?.name}`);
+const storeError = (error) => new StoreError(error?.name === "QuotaExceededError" ? "full" : "blocked", String(error));
 
 /** @param {string} name @returns {Promise<IDBDatabase>} */
 const connect = (name) => {

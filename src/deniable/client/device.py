@@ -137,9 +137,8 @@ class Device(ConfinedReader):
     def _forget_form(self, signed: SignedQuery | bytes) -> None:
         if not self.forms.path.exists():
             return
-        query = (
-            SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
-        ).unverified()
+        parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
+        query = parsed.unverified()
         if query.ask == "form" and not query.memoize:
             self.forms.forget(query)
 
@@ -268,7 +267,6 @@ class Device(ConfinedReader):
                 transaction.versions.accept(
                     query.analyst, query.id, version, parsed.to_bytes(), query.proxies
                 )
-                # nobody's choice answers a question that they did not see
                 self.forms.forget(query, others=True)
             self._step("verified")
             refusal = self.policy.check(query)

@@ -74,7 +74,7 @@ class Forms:
 
     def forget(self, query: Query, others: bool = False) -> None:
         """Delete what was chosen in any version of this query; with `others`, in those that asked
-        something else."""
+        something else: nobody's choice answers a question that they did not see."""
         if not self.path.exists():
             return
         vault = self.vault

@@ -325,5 +325,10 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> bytes:
-    """The hash that a service stores for a token and looks it up by."""
-    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+    """The hash that a service stores for a token and looks it up by, whatever the text is: a header
+    may hold any bytes, and JSON any surrogate."""
+    try:
+        content = token.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        content = token.encode(errors="surrogatepass")
+    return hashlib.sha256(content).digest()

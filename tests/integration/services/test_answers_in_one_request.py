@@ -167,6 +167,10 @@ def test_bodies_that_are_no_answer_are_refused(doors: Doors) -> None:
             == 400
         )
     assert doors.send({"invitation": "guessed", "shares": shares()}) == (403, "invitation")
+    # what JSON can write and UTF-8 cannot
+    for lone in ("\ud800", "\udfff"):
+        assert doors.send({"invitation": lone, "shares": shares()}) == (403, "invitation")
+        assert doors.send({"token": lone, "shares": shares()}) == (401, "token")
     assert doors.send(good) == (202, (1, 0))
 
 

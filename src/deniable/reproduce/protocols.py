@@ -13,16 +13,20 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Any
+from itertools import product
+from multiprocessing import get_context
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.checks import check_epsilon, whole
+from deniable.display import Bar, Display
 from deniable.errors import DeniableError, ParameterError
 from deniable.estimation.distances import euclidean, kantorovich, manhattan
 from deniable.estimation.simplex import project
@@ -37,6 +41,7 @@ from deniable.results import Result
 __all__ = [
     "GROUP",
     "METRICS",
+    "ProtocolComparison",
     "ProtocolErrors",
     "compare_protocols",
     "known_protocols",
@@ -79,6 +84,66 @@ class ProtocolErrors(Result):
     guessed: float | None
     """The chance of guessing one person's value from the report, if all values were equally likely
     beforehand."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProtocolComparison(Result, Sequence[ProtocolErrors]):
+    """Protocols side by side: a sequence of :class:`ProtocolErrors` that can be printed, drawn
+    (`plot`), and made a data frame (`to_frame`) or a document (`to_dict`)."""
+
+    values: int
+    population: int
+    metric: str
+    trials: int
+    protocols: tuple[ProtocolErrors, ...]
+    """By epsilon, then in the order of the protocols."""
+
+    def __len__(self) -> int:
+        return len(self.protocols)
+
+    def __iter__(self) -> Iterator[ProtocolErrors]:
+        return iter(self.protocols)
+
+    @overload
+    def __getitem__(self, place: int) -> ProtocolErrors: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[ProtocolErrors, ...]: ...
+    def __getitem__(self, place: int | slice) -> ProtocolErrors | tuple[ProtocolErrors, ...]:
+        return self.protocols[place]
+
+    def _display(self, confidence: float = 0.95) -> Display:
+        columns = tuple(field.name for field in fields(ProtocolErrors))
+        rows = [tuple(getattr(each, name) for name in columns) for each in self]
+        # two standard errors, and not an interval: squared errors are too skewed for one
+        bars = [
+            Bar(
+                f"{each.protocol}, epsilon {each.requested_epsilon:g}",
+                each.simulated,
+                each.simulated - 2 * each.simulated_stderr,
+                each.simulated + 2 * each.simulated_stderr,
+            )
+            for each in self
+        ]
+        return Display(columns, rows, (str(self).splitlines()[-1],), bars, self.metric)
+
+    def __str__(self) -> str:
+        rows = [("protocol", "epsilon", "error", "theory", "bytes")]
+        for each in self:
+            theory = "-" if each.theory is None else f"{each.theory:.3g}"
+            size = "-" if each.report_bytes is None else str(each.report_bytes)
+            rows.append((each.protocol, f"{each.epsilon:g}", f"{each.simulated:.3g}", theory, size))
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        said = f"{self.metric} of {self.values} proportions; {self.population:,} people"
+        return "\n".join(
+            [*lines, f"{said}; means of {self.trials} trials, drawn with two standard errors"]
+        )
 
 
 def known_protocols() -> dict[str, _Maker]:
@@ -125,10 +190,14 @@ def compare_protocols(
     trials: int = 10,
     protocols: Sequence[str] | None = None,
     seed: int = 1,
+    processes: int = 1,
     progress: Callable[[float], None] | None = None,
-) -> list[ProtocolErrors]:
+) -> ProtocolComparison:
     """All protocols, or those named, at each epsilon: `population` people whose values are drawn
     with `proportions`.
+
+    With several `processes`, protocols are simulated at the same time; what is found is the same,
+    apart from the times. A script that asks for them needs `if __name__ == "__main__":`.
 
     >>> direct = ["DirectEncoding"]
     >>> found = compare_protocols([0.5, 0.3, 0.2], 1000, [1.0], protocols=direct, trials=5)
@@ -139,37 +208,78 @@ def compare_protocols(
         raise ParameterError("metric", metric, f"must be one of {', '.join(METRICS)}")
     whole("population", population, 30, 10**8)
     whole("trials", trials, 2, 10_000)
+    whole("processes", processes, 1, 1024)
     truth = np.asarray(proportions, dtype=np.float64)
     known = known_protocols()
     for name in protocols or ():
         if name not in known:
             raise ParameterError("protocol", name, f"must be one of {', '.join(known)}")
-    chosen = {name: known[name] for name in protocols} if protocols else known
-    out = []
-    for place, epsilon in enumerate(epsilons):
+    for epsilon in epsilons:
         check_epsilon(epsilon)
-        for number, (name, make) in enumerate(chosen.items()):
-            try:
-                out.append(
-                    _one(name, make, float(epsilon), truth, population, metric, trials, seed)
-                )
-            except DeniableError:
-                if protocols:
-                    raise  # it was requested by name
-                # Otherwise, one that does not exist at this epsilon, such as a kernel below ln 2,
-                # is left out.
-            except Exception as error:
-                if protocols or _is_own(name):
-                    raise
-                # One of another package must not end the comparison of all.
-                text = (
-                    f"protocol {name!r} failed at epsilon {epsilon:g} and is left out:"
-                    f" {type(error).__name__}: {error}"
-                )
-                warnings.warn(text, PluginWarning, stacklevel=2)
-            if progress:
-                progress((place + (number + 1) / len(chosen)) / len(epsilons))
-    return out
+    cells = list(product(map(float, epsilons), protocols or known))
+    run = partial(
+        _one_of_many, truth, population, metric, trials, seed, named=protocols is not None
+    )
+    found: list[ProtocolErrors] = []
+    for place, (one, text) in enumerate(_each(run, cells, known, processes)):
+        if one is not None:
+            found.append(one)
+        if text is not None:
+            warnings.warn(text, PluginWarning, stacklevel=3)
+        if progress:
+            progress((place + 1) / len(cells))
+    return ProtocolComparison(truth.size, population, metric, trials, tuple(found))
+
+
+_Outcome = tuple[ProtocolErrors | None, str | None]
+"""What was found, if it can be, and what is to be warned of."""
+
+
+def _each(
+    run: Callable[..., _Outcome],
+    cells: list[tuple[float, str]],
+    known: dict[str, _Maker],
+    processes: int,
+) -> Iterator[_Outcome]:
+    """What `run` finds of all cells, in their order."""
+    if processes == 1:
+        for epsilon, name in cells:
+            yield run(name, known[name], epsilon)
+        return
+    # a fork would copy the locks of other threads
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(run, name, known[name], epsilon) for epsilon, name in cells]
+        for each in waiting:
+            yield each.result()
+
+
+def _one_of_many(
+    truth: _Floats,
+    population: int,
+    metric: str,
+    trials: int,
+    seed: int,
+    name: str,
+    make: _Maker,
+    epsilon: float,
+    *,
+    named: bool,
+) -> _Outcome:
+    """One protocol; if it was not named, one that fails does not end the comparison of all."""
+    try:
+        return _one(name, make, epsilon, truth, population, metric, trials, seed), None
+    except DeniableError:
+        if named:
+            raise
+        return None, None  # it does not exist at this epsilon, such as a kernel below ln 2
+    except Exception as error:
+        if named or _is_own(name):
+            raise
+        text = (
+            f"protocol {name!r} failed at epsilon {epsilon:g} and is left out:"
+            f" {type(error).__name__}: {error}"
+        )
+        return None, text
 
 
 def _one(

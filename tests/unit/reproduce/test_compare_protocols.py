@@ -3,6 +3,7 @@ outside."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -18,7 +19,12 @@ from deniable.cli import cli
 from deniable.errors import DeniableError, ParameterError
 from deniable.mechanisms.registry import PluginWarning, mechanism_by_name, mechanisms_by_epsilon
 from deniable.reproduce import protocols
-from deniable.reproduce.protocols import compare_protocols, known_protocols, typical_proportions
+from deniable.reproduce.protocols import (
+    ProtocolComparison,
+    compare_protocols,
+    known_protocols,
+    typical_proportions,
+)
 
 SHARES = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07])
 
@@ -217,6 +223,24 @@ def test_a_protocol_of_another_package_that_fails_does_not_end_the_comparison(
     assert [each.protocol for each in found] == ["DirectEncoding"]
     with pytest.raises(ZeroDivisionError):
         compare_protocols(SHARES, 200, [1.0], trials=2, protocols=["broken"])
+
+
+def test_several_processes_find_what_one_does() -> None:
+    """All but the times; in order, and a comparison survives its document."""
+    some = ["DirectEncoding", "OptimizedUnary"]
+    one, two = (
+        compare_protocols(SHARES, 500, [1.0, 2.0], trials=3, protocols=some, processes=processes)
+        for processes in (1, 2)
+    )
+    assert [each.protocol for each in two] == [*some, *some]
+    assert [dataclasses.replace(each, seconds=0.0) for each in two] == [
+        dataclasses.replace(each, seconds=0.0) for each in one
+    ]
+    assert ProtocolComparison.from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    assert list(one.to_frame()["simulated"]) == [each.simulated for each in one]
+    assert str(one).splitlines()[1].startswith("DirectEncoding")
+    with pytest.raises(ParameterError, match="processes"):
+        compare_protocols(SHARES, 500, [1.0], processes=0)
 
 
 def test_expected_errors_of_a_fixed_data_set_are_those_of_the_coins_alone() -> None:

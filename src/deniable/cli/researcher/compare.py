@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,13 @@ _POINTS = 8
     "--seed", type=int, default=1, show_default=True, help="Seed of the values and of all coins."
 )
 @click.option(
+    "--processes",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Simulate this many protocols at the same time.",
+)
+@click.option(
     "--plot",
     type=_FILE,
     metavar="OUT.png",
@@ -100,6 +108,7 @@ def compare(
     protocols: tuple[str, ...],
     trials: int,
     seed: int,
+    processes: int,
     plot: Path | None,
 ) -> None:
     """Compare protocols: error by theory and by simulation, bytes, time, and the chance of guessing
@@ -125,6 +134,7 @@ def compare(
             trials=trials,
             protocols=protocols or None,
             seed=seed,
+            processes=processes,
             progress=progress,
         )
     content = {
@@ -173,7 +183,7 @@ def _proportions(path: Path, column: str) -> np.ndarray[Any, Any]:
 
 
 def _parts(
-    found: list[ProtocolErrors], metric: str, population: int, values: int, trials: int
+    found: Sequence[ProtocolErrors], metric: str, population: int, values: int, trials: int
 ) -> list[Part]:
     """The errors at every epsilon; at the largest one with whiskers, beside bytes, time and the
     chance of a right guess."""
@@ -193,7 +203,7 @@ def _parts(
     return [
         *parts,
         (
-            f"{what}, mean of {trials} simulations with its 95 % interval;"
+            f"{what}, mean of {trials} simulations, drawn with two standard errors to each side;"
             f" {population:,} people, {values}"
             " values. Theory is for the unbiased estimate; DistanceSensitive fits by maximum"
             f" likelihood. A blind guess is right {100 / values:.1f} % of the time."
@@ -217,7 +227,7 @@ def _errors(
     return TextTable(["protocol", *(f"{epsilon:g}" for epsilon in epsilons)], rows, indent=2)
 
 
-def _at_largest(found: list[ProtocolErrors]) -> Display:
+def _at_largest(found: Sequence[ProtocolErrors]) -> Display:
     texts: list[tuple[str, ...]] = [
         ("protocol", "error", "theory", "bytes", "s/million", "guessed")
     ]
@@ -229,14 +239,14 @@ def _at_largest(found: list[ProtocolErrors]) -> Display:
         texts.append(
             (each.protocol, f"{each.simulated:.2e}", theory, size, f"{each.seconds:.2f}", guessed)
         )
-        reach = 1.96 * each.simulated_stderr
+        reach = 2 * each.simulated_stderr
         bars.append(
             Bar(each.protocol, each.simulated, each.simulated - reach, each.simulated + reach)
         )
     return Display(("protocol",), [(each.protocol,) for each in found], (), bars, texts=texts)
 
 
-def draw(found: list[ProtocolErrors], metric: str, population: int, values: int) -> Any:
+def draw(found: Sequence[ProtocolErrors], metric: str, population: int, values: int) -> Any:
     """Errors against epsilon, one line per protocol, theory dashed."""
     from deniable.display import pyplot  # noqa: PLC0415 - matplotlib is slow to import
 

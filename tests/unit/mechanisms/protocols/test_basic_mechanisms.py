@@ -3,6 +3,7 @@ laws."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from fractions import Fraction
 from typing import Any
@@ -15,15 +16,15 @@ from deniable import (
     DesignMatrix,
     DirectEncoding,
     HadamardResponse,
-    LaplaceEncoding,
     Mechanism,
     OptimizedUnary,
     SubsetSelection,
-    SummedHistogram,
     SymmetricUnary,
     ThresholdHistogram,
     UnaryEncoding,
 )
+from deniable.errors import ParameterError
+from deniable.mechanisms.registry import mechanisms_by_epsilon
 from toolkit.references.laws import (
     assert_bulk_draws_follow_the_channel,
     assert_errors_are_as_stated,
@@ -185,27 +186,21 @@ def test_simulated_errors_are_the_stated_ones(mechanism: Mechanism, variance: ob
 
 
 @pytest.mark.parametrize("k", [2, 3, 5, 8, 16])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        DirectEncoding,
-        OptimizedUnary,
-        SymmetricUnary,
-        SubsetSelection,
-        HadamardResponse,
-        SummedHistogram,
-        LaplaceEncoding,
-    ],
-)
-def test_the_mean_squared_error_never_rises_with_epsilon(kind: Any, k: int) -> None:
-    """By the exact variance, for even and for uneven shares."""
-    mechanisms = [kind(k, epsilon) for epsilon in np.arange(0.2, 6.1, 0.2)]
+@pytest.mark.parametrize("name", sorted(set(mechanisms_by_epsilon()) - {"Rappor"}))
+def test_the_mean_squared_error_never_rises_with_epsilon(name: str, k: int) -> None:
+    """By the exact variance of the unbiased estimate, for even and for uneven shares. Rappor has
+    no labels without candidates. DistanceSensitive is for another error, and says that it rises."""
+    kind = mechanisms_by_epsilon()[name]
+    mechanisms = []
+    for epsilon in np.arange(0.2, 6.1, 0.2):
+        with contextlib.suppress(ParameterError):  # one that does not exist there
+            mechanisms.append(kind.from_epsilon(float(epsilon), values=k))
+    assert mechanisms or name == "BinaryResponse"
     for shares in (np.ones(k), np.arange(1.0, k + 1) ** -1.5):
         true = shares / shares.sum()
-        errors = [
-            float((mechanism.expected_errors(1_000, true) ** 2).mean()) for mechanism in mechanisms
-        ]
-        assert (np.diff(errors) <= 1e-9 * np.array(errors[:-1])).all()
+        errors = np.array([(each.expected_errors(1_000, true) ** 2).mean() for each in mechanisms])
+        rises = (np.diff(errors) > 1e-9 * errors[:-1]).any()
+        assert not rises or (name == "DistanceSensitive" and "may rise" in (kind.__doc__ or ""))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from deniable.mechanisms import solving
 from deniable.mechanisms.blankets import Blanket
 from deniable.mechanisms.domain import Domain
 from deniable.mechanisms.expected_errors import infinite_population_errors
-from deniable.mechanisms.reports import Reports, Tally, require_reports
+from deniable.mechanisms.reports import Reports, Tally, hint_at_blocks, require_reports
 from deniable.randomness import Source, source_or_system
 from deniable.registries import Registry
 from deniable.renames import reads_old_names
@@ -215,7 +215,9 @@ class Mechanism(ABC):
 
         `source` is for simulation; without it the coins are cryptographic.
         """
-        return Reports(self, self.draw(self.indices(values), source_or_system(source)))
+        indices = self.indices(values)
+        hint_at_blocks(self.report_bytes, indices.size)
+        return Reports(self, self.draw(indices, source_or_system(source)))
 
     def indices(self, values: Any) -> NDArray[np.intp]:
         """The index of each value in the domain."""

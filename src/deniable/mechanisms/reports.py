@@ -8,6 +8,7 @@ channel.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +24,7 @@ from deniable.errors import (
     ParameterError,
     ReportFormatError,
     ReportMismatchError,
+    SurveyWarning,
     WireError,
 )
 from deniable.wire.containers import (
@@ -38,11 +40,17 @@ from deniable.wire.counts import pack_counts, unpack_counts
 if TYPE_CHECKING:
     from deniable.estimation.estimate import Estimate
     from deniable.mechanisms.mechanism import Mechanism
+    from deniable.randomness import Source
 
 __all__ = ["Reports", "Tally"]
 
 _LARGEST_UNASKED = 1024
 """The largest matrix that is built from bytes alone: at most 50 MB and a few seconds."""
+
+
+_BLOCK_BYTES = 1 << 26
+"""How much memory the reports of a block take."""
+_MOST_UNHINTED = 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +135,24 @@ class Tally(Counts):
                 self._add_replays(reports.origin, len(reports), 1)
         return self
 
+    def randomize(self, values: Any, source: Source | None = None) -> Tally:
+        """Randomize a column and count the reports, block by block; returns the tally itself.
+
+        Reports of many labels are large (10^7 of 10^4 bits: 12 GB): here, only a block of them is
+        in memory at a time. For simulation and for a curator's own column: devices send reports.
+
+        >>> from deniable import OptimizedUnary, seeded_source
+        >>> tally = OptimizedUnary(3, 1.0).tally().randomize([0, 1, 1, 2] * 100, seeded_source(1))
+        >>> len(tally)
+        400
+        """
+        single = isinstance(values, str | bytes) or not hasattr(values, "__len__")
+        whole = [values] if single else values
+        block = max(1, _BLOCK_BYTES // self.mechanism.report_bytes)
+        for start in range(0, len(whole), block):
+            self.update(self.mechanism.privatize(whole[start : start + block], source))
+        return self
+
     def _add_replays(self, origin: object, people: int, times: int) -> None:
         self.replays[origin] = (people, self.replays.get(origin, (people, 0))[1] + times)
 
@@ -170,6 +196,17 @@ class Tally(Counts):
         counts = unpack_counts(body, n).counts
         mechanism.check_counts(counts, n)
         return Tally(mechanism, counts, n)
+
+
+def hint_at_blocks(report_bytes: int, n: int) -> None:
+    """Warn before reports are drawn that need a large part of a computer's memory."""
+    if report_bytes * n > _MOST_UNHINTED:
+        warnings.warn(
+            f"{n:,} reports of {report_bytes:,} bytes take {report_bytes * n / 2**30:.1f} GiB;"
+            " mechanism.tally().randomize(values) draws and counts them in blocks",
+            SurveyWarning,
+            stacklevel=3,
+        )
 
 
 def require_reports(n: int) -> int:

@@ -11,16 +11,18 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import deniable
-from deniable import Mechanism, Reports, Tally, seeded_source
+from deniable import Mechanism, OptimizedUnary, Reports, Tally, seeded_source
 from deniable.errors import (
     NoReportsError,
     ParameterError,
     ReportError,
     ReportFormatError,
     ReportMismatchError,
+    SurveyWarning,
 )
 from deniable.mechanisms.registry import from_dict
 
@@ -363,3 +365,33 @@ def test_descriptions_of_earlier_versions_which_call_the_values_k_are_read() -> 
                 b"dnr", 1, b'{"mechanism": "LaplaceEncoding", "k": 5000, "epsilon": 1.0}', bytes(8)
             )
         )
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray, pd.Series])
+def test_a_column_that_is_randomized_in_blocks_is_counted_whole(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In blocks of 100 reports with 20 bits each; every block is seen, and none is larger."""
+    monkeypatch.setattr("deniable.mechanisms.reports._BLOCK_BYTES", 300)
+    mechanism, sizes = OptimizedUnary(20, 12.0), []
+    drawn = mechanism.draw
+    monkeypatch.setattr(
+        OptimizedUnary,
+        "draw",
+        lambda self, indices, source: sizes.append(indices.size) or drawn(indices, source),
+    )
+    values = kind([1] * 150 + [7] * 120)
+    tally = mechanism.tally().randomize(values, seeded_source(1))
+    assert (sizes, tally.n) == ([100, 100, 70], 270)
+    assert tally.counts[[1, 7]].tolist() == pytest.approx([75, 60], abs=35)  # 5 deviations
+    assert tally.counts.sum() < 270, "others are hardly ever supported"
+
+
+def test_reports_that_fill_memory_are_announced_before_they_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("deniable.mechanisms.reports._MOST_UNHINTED", 1_000)
+    mechanism = OptimizedUnary(80, 1.0)
+    mechanism.privatize([1] * 100)
+    with pytest.warns(SurveyWarning, match=r"101 reports of 10 bytes take .*randomize\(values\)"):
+        mechanism.privatize([1] * 101)

@@ -2,7 +2,8 @@
 proportion.
 
 Where all reports of a survey are two counts, every survey that can come out is weighed by its exact
-probability; otherwise surveys are drawn. An interval may say "95 %" in some surveys and "at least
+probability; otherwise surveys are drawn, by the mechanism itself where reports are not just one of
+a few values. An interval may say "95 %" in some surveys and "at least
 95 %" in others, and has to be right among those that say it.
 """
 
@@ -20,6 +21,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.designs.design import SurveyDesign
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.reports import Tally
+from deniable.randomness import seeded_source
 from deniable.results import Result
 
 __all__ = ["Coverage", "coverage_of", "coverage_table"]
@@ -70,11 +72,14 @@ def coverage_of(
     check_confidence(confidence)
     check_count("trials", trials)
     rates, estimate = _setting(subject, n_reports, float(proportion))
-    exact = rates.size == 2 and n_reports < _MOST_ENUMERATED
-    if exact:
+    exact = rates is not None and rates.size == 2 and n_reports < _MOST_ENUMERATED
+    if rates is not None and exact:
         counts, chances = _enumerated(rates, n_reports)
     else:
-        drawn = np.random.default_rng(seed).multinomial(n_reports, rates, trials)
+        if rates is not None:
+            drawn = np.random.default_rng(seed).multinomial(n_reports, rates, trials)
+        elif isinstance(subject, Mechanism):
+            drawn = _drawn(subject, n_reports, float(proportion), trials, seed)
         counts, times = np.unique(drawn, axis=0, return_counts=True)
         chances = times / trials
     held, more = np.array([_outcome(estimate(row), proportion, confidence) for row in counts]).T
@@ -113,18 +118,37 @@ def coverage_table(
 
 def _setting(
     subject: SurveyDesign | Mechanism, n_reports: int, proportion: float
-) -> tuple[_Floats, Callable[[Any], Any]]:
-    """The probabilities of the reports, and what makes an estimate of counts of them."""
+) -> tuple[_Floats | None, Callable[[Any], Any]]:
+    """The probabilities of the reports, if each is counted in one cell, and what makes an estimate
+    of counts of them."""
     if isinstance(subject, SurveyDesign):
         return np.asarray(subject.rates(proportion), dtype=np.float64), subject.estimate_counts
+
+    def estimate(counts: Any) -> Any:
+        return Tally(subject, counts, n_reports).estimate()
+
     channel = subject.channel()
     if not isinstance(channel, np.ndarray) or len(channel) != subject.cells:
-        raise ParameterError(
-            "subject", type(subject).__name__, "must report one of a few values, as a matrix does"
-        )
-    k = channel.shape[1]
-    true = np.append(proportion, np.full(k - 1, (1 - proportion) / (k - 1)))
-    return channel @ true, lambda counts: Tally(subject, counts, n_reports).estimate()
+        return None, estimate
+    return channel @ _proportions(subject, proportion), estimate
+
+
+def _proportions(mechanism: Mechanism, proportion: float) -> _Floats:
+    """That of the first label, and equal parts of the rest."""
+    k = len(mechanism.labels)
+    if k < 2:
+        raise ParameterError("subject", type(mechanism).__name__, "must have at least two labels")
+    return np.append(proportion, np.full(k - 1, (1 - proportion) / (k - 1)))
+
+
+def _drawn(
+    mechanism: Mechanism, n_reports: int, proportion: float, trials: int, seed: int
+) -> NDArray[np.int64]:
+    """Counts of reports that the mechanism itself has drawn."""
+    rng, source = np.random.default_rng(seed), seeded_source(seed)
+    people = rng.multinomial(n_reports, _proportions(mechanism, proportion), trials)
+    k = np.arange(people.shape[1])
+    return np.array([mechanism.count(mechanism.draw(np.repeat(k, row), source)) for row in people])
 
 
 def _enumerated(rates: _Floats, n: int) -> tuple[NDArray[np.int64], _Floats]:

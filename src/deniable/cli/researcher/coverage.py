@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -43,7 +44,15 @@ _ENDINGS = (".png", ".svg", ".pdf")
     show_default=True,
     help="The true proportion; may be repeated.",
 )
-@click.option("--epsilon", type=float, default=1.0, show_default=True, help="Of a mechanism.")
+@click.option(
+    "--epsilon",
+    "epsilons",
+    type=float,
+    multiple=True,
+    default=(1.0,),
+    show_default=True,
+    help="Of a mechanism; may be repeated.",
+)
 @click.option("--values", type=number, default=4, show_default=True, help="Labels of a mechanism.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option(
@@ -64,7 +73,7 @@ def coverage(
     subjects: tuple[str, ...],
     sizes: tuple[int, ...],
     proportions: tuple[float, ...],
-    epsilon: float,
+    epsilons: tuple[float, ...],
     values: int,
     confidence: float,
     trials: int,
@@ -74,10 +83,10 @@ def coverage(
     """Show how often intervals hold the truth, by what they say.
 
     A SUBJECT is a survey design, written as NAME:PARAMETER=VALUE,… (docs/designs.md), or the name
-    of a mechanism that reports one of a few values. Two counts are enumerated, so that the
-    coverage is exact; otherwise surveys are drawn.
+    of a mechanism. Two counts are enumerated, so that the coverage is exact; otherwise surveys are
+    drawn.
     """
-    made = [_subject(text, epsilon, values) for text in subjects]
+    made = [each for text in subjects for each in _subjects(text, epsilons, values)]
     found = list(coverage_table(made, sizes, proportions, confidence, trials, seed))
     headings = ("", "n", "proportion", f"{100 * confidence:g} %", "said by", "at least", "")
     rows = [
@@ -98,8 +107,13 @@ def coverage(
         say(f"Wrote {plot}.", err=True)
 
 
-def _subject(text: str, epsilon: float, values: int) -> SurveyDesign | Mechanism:
-    return design_from_text(text) if ":" in text else mechanism_by_name(text, epsilon, values)
+def _subjects(
+    text: str, epsilons: tuple[float, ...], values: int
+) -> Iterator[SurveyDesign | Mechanism]:
+    if ":" in text:
+        yield design_from_text(text)
+    else:
+        yield from (mechanism_by_name(text, epsilon, values) for epsilon in epsilons)
 
 
 def _percent(part: float | None) -> str:

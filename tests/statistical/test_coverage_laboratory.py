@@ -97,7 +97,8 @@ def test_settings_in_which_intervals_once_covered_too_little_are_inside_their_cl
     setting: Any,
 ) -> None:
     """The larger and slower ones run in `.ci/long coverage`. Drawn: false alarm 5e-4 each."""
-    assert held_out.is_right(coverage_of(*setting, trials=1_000))
+    subject, n_reports, proportion = setting
+    assert held_out.is_right(coverage_of(subject, n_reports, proportion, trials=1_000))
 
 
 @pytest.mark.parametrize("mechanism", [SubsetSelection(4, 1.5), OptimizedUnary(4, 1.5)], ids=repr)

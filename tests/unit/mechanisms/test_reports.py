@@ -373,13 +373,14 @@ def test_a_column_that_is_randomized_in_blocks_is_counted_whole(
 ) -> None:
     """In blocks of 100 reports with 20 bits each; every block is seen, and none is larger."""
     monkeypatch.setattr("deniable.mechanisms.reports._BLOCK_BYTES", 300)
-    mechanism, sizes = OptimizedUnary(20, 12.0), []
+    mechanism, sizes = OptimizedUnary(20, 12.0), list[int]()
     drawn = mechanism.draw
-    monkeypatch.setattr(
-        OptimizedUnary,
-        "draw",
-        lambda self, indices, source: sizes.append(indices.size) or drawn(indices, source),
-    )
+
+    def noted(self: OptimizedUnary, indices: Any, source: Any) -> Any:
+        sizes.append(indices.size)
+        return drawn(indices, source)
+
+    monkeypatch.setattr(OptimizedUnary, "draw", noted)
     values = kind([1] * 150 + [7] * 120)
     tally = mechanism.tally().randomize(values, seeded_source(1))
     assert (sizes, tally.n) == ([100, 100, 70], 270)

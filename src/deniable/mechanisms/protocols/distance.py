@@ -54,9 +54,9 @@ class DistanceSensitive(MatrixMechanism):
     Estimators: "em" (default), "inverse", "ems", as for every matrix. The inverse is unbiased value
     by value, and so noisy that direct encoding has the smaller earth mover's error at a few hundred
     reports; its variance may rise with epsilon (by 46 % at most, with three values), where the
-    kernel becomes narrower; "em" has about half the inverse's error there, and never more; "ems" is as good for few
-    reports, but its smoothing stays as they become many. Kantorovich error in steps, k = 20, mean
-    over four populations:
+    kernel becomes narrower; "em" has about half the inverse's error there, and never more; "ems" is
+    as good for few reports, but its smoothing stays as they become many. Kantorovich error in
+    steps, k = 20, mean over four populations:
 
         epsilon  reports    full: inverse  em    ems     thesis: inverse  em    ems     direct encoding
         1        500              2.6      1.3   1.2              5.5     3.2   3.0     4.1

@@ -244,6 +244,19 @@ def test_digits_of_a_crosswise_card_have_the_chance_that_is_estimated(
     assert design.epsilon <= math.log(factor) + 1e-9
 
 
+def test_a_crosswise_card_shows_the_statement_if_the_poll_has_one(tmp_path: Path) -> None:
+    stated = POLL + 'statement = { en = "I <took> it.", de = "Ich nahm es." }\n'
+    for text, first, other in (
+        (stated, "A I <took> it.", "My answer to"),
+        (POLL, "A My answer to “Taken <any>?” is “Yes”.", "I <took>"),
+    ):
+        found = read_printed_poll(written(tmp_path, text))
+        design = paper_design("crosswise", found.poll.questions[0], ("Yes", "No"), found.epsilon)
+        said = Tags(kit(found, "en", {"answer": design})).text
+        assert first in said
+        assert other not in said
+
+
 @pytest.mark.parametrize(
     ("name", "options", "kind", "factor", "words"),
     [

@@ -59,12 +59,17 @@ def _statements(
 ) -> str:
     said = f'lang="{escaped(language)}" dir="auto"'
     yes = escaped(question.options[language][0])
+    first = (
+        f"<span {said}>{escaped(question.statement[language])}</span>"
+        if question.statement
+        else f"My answer to “<span {said}>{escaped(question.text[language])}</span>” is “<span"
+        f" {said}>{yes}</span>”."
+    )
     return f"""<div class="card {colour.lower()}"><header><b>Two statements, one tick</b><span
 class="note">{colour} card</span></header>
 <ol><li>Think of somebody’s phone number. Tell nobody whose it is.</li>
 <li>Read both statements. Do not mark them.
-<div class="say"><b>A</b> My answer to “<span {said}>{escaped(question.text[language])}</span>” is
-“<span {said}>{yes}</span>”.</div>
+<div class="say"><b>A</b> {first}</div>
 <div class="say"><b>B</b> The last two digits of that number are between {digits}.</div></li>
 <li>Tick one box.</li></ol>
 {_ticks(("Exactly one of A and B is true", "Both are true, or both are false"))}

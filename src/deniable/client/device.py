@@ -121,7 +121,7 @@ class Device(ConfinedReader):
             self._step("written")
         self._step("committed")
         if receipt.outcome in ("answered", "sampled out"):
-            self._forget_form(signed)
+            self.forms.forget_sent(signed)
         return receipt
 
     def fill(self, signed: SignedQuery | bytes, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -133,14 +133,6 @@ class Device(ConfinedReader):
         """
         parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
         self.forms.fill(authenticate(parsed, self.policy.ring, int(self.clock())), rows)
-
-    def _forget_form(self, signed: SignedQuery | bytes) -> None:
-        if not self.forms.path.exists():
-            return
-        parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
-        query = parsed.unverified()
-        if query.ask == "form" and not query.memoize:
-            self.forms.forget(query)
 
     def answer_all(
         self,

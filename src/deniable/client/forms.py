@@ -18,6 +18,7 @@ from deniable.errors import ParameterError
 from deniable.queries.asking import form_tables
 from deniable.queries.columns.column import Column
 from deniable.queries.query import Query
+from deniable.queries.signed.signing import SignedQuery
 
 __all__ = ["Forms"]
 
@@ -71,6 +72,15 @@ class Forms:
     def filled(self, query: Query) -> bool:
         """Whether a person has answered this form."""
         return self.path.exists() and query.form_table in self.vault.grants()
+
+    def forget_sent(self, signed: SignedQuery | bytes) -> None:
+        """Delete what was chosen, now that it was sent, unless later epochs repeat it."""
+        if not self.path.exists():
+            return
+        parsed = SignedQuery.from_bytes(signed) if isinstance(signed, bytes) else signed
+        query = parsed.unverified()
+        if query.ask == "form" and not query.memoize:
+            self.forget(query)
 
     def forget(self, query: Query, others: bool = False) -> None:
         """Delete what was chosen in any version of this query; with `others`, in those that asked

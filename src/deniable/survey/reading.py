@@ -263,11 +263,12 @@ def _place(path: Path, header: Sequence[str], name: str) -> int | _Options:
         raise SurveyError(f"{path} has more than one column {name!r}")
     if name in header:
         return list(header).index(name)
-    # LimeSurvey: news[web]; REDCap: news___web
-    option = re.compile(rf"{re.escape(name)}(?: ?\[(.+)\]|___(.+))")
+    # LimeSurvey: news[web]; REDCap: news___web; KoboToolbox: news/web
+    option = re.compile(rf"{re.escape(name)}(?: ?\[(.+)\]|___(.+)|/(.+))")
     found = [(at, match) for at, match in enumerate(map(option.fullmatch, header)) if match]
     if len(found) > 1:
         return _Options(
-            tuple(at for at, _ in found), tuple(match[1] or match[2] for _, match in found)
+            tuple(at for at, _ in found),
+            tuple(match[1] or match[2] or match[3] for _, match in found),
         )
     raise SurveyError(f"{path} has no column {name!r}; it has {', '.join(map(repr, header))}")

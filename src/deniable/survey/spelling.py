@@ -22,7 +22,7 @@ __all__ = [
     "spell_choices",
 ]
 
-SEPARATORS = (";", "|", "\n", ",")
+SEPARATORS = (";", "|", "\n", ",", " ")
 """What may separate the labels that a person chose, where one may choose several."""
 
 MISSING_LABEL = "missing"
@@ -75,8 +75,8 @@ def is_blank(cell: Any) -> bool:
 
 
 def spell_choices(labels: Sequence[Any], cells: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The labels that each cell names, separated by semicolon, bar, comma or line end; an empty
-    cell names none.
+    """The labels that each cell names, separated by semicolon, bar, comma, line end or (as ODK
+    does) space; an empty cell names none.
 
     A label may itself contain one of these: the first separator that splits the cell into labels
     counts.

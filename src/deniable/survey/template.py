@@ -21,6 +21,7 @@ from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
 from deniable.mechanisms.protocols.unary import OptimizedUnary
 from deniable.mechanisms.protocols.waves.square_wave import SquareWave
 from deniable.survey.columns import write_columns
+from deniable.survey.documents.xlsform import FormQuestion, read_form
 from deniable.survey.reading import read_chunks
 from deniable.survey.spelling import MISSING_LABEL, cell_text, is_missing
 from deniable.table_file import TableFormat
@@ -148,7 +149,10 @@ def propose_columns(
     whole("at_least", at_least, 1)
     if pilot is None and dictionary is None:
         raise SurveyError("a template needs a pilot file, a dictionary or both")
-    given = read_dictionary(dictionary, layout) if dictionary else {}
+    form = read_form(dictionary) if dictionary and not (layout and layout.sheet) else None
+    given: Mapping[str, Any] = form or {}
+    if dictionary and form is None:
+        given = read_dictionary(dictionary, layout)
     seen = _read_pilot(pilot, layout) if pilot else {}
     for name in given:
         if seen and name not in seen:
@@ -157,7 +161,7 @@ def propose_columns(
     left_out: list[str] = []
     for name in seen or given:
         proposal = (
-            _from_dictionary(given[name], seen.get(name))
+            _described(given[name], seen.get(name))
             if name in given
             else _from_pilot(seen[name], at_least)
         )
@@ -193,6 +197,19 @@ def _read_pilot(path: Path, layout: TableFormat | None) -> dict[str, _Seen]:
         for name, cells in chunk.columns.items():
             seen.setdefault(name, _Seen()).add(cells)
     return seen
+
+
+def _described(given: Mapping[str, str] | FormQuestion, seen: _Seen | None) -> _Proposal:
+    if not isinstance(given, FormQuestion):
+        return _from_dictionary(given, seen)
+    if given.interval:
+        note = "The range is that of the form."
+        return _Proposal([], [note], given.interval, integers=given.integers)
+    if not given.several:
+        return _from_dictionary(given.labels, seen)
+    labels = _from_dictionary(given.labels, None)
+    note = "Several labels: set most to how many the question allows, because fewer cost less."
+    return _Proposal(labels.labels, [*labels.notes, note], several=True)
 
 
 def _from_dictionary(labels: Mapping[str, str], seen: _Seen | None) -> _Proposal:

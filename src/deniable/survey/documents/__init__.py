@@ -1,1 +1,1 @@
-"""What is written for people from a survey: reports."""
+"""Documents around a survey: the form by which it was asked, and reports of it."""

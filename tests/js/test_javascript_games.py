@@ -37,6 +37,11 @@ GAMES: dict[str, dict[str, Any]] = {
     "SubsetSelection": {"mechanism": {"name": "SubsetSelection", "epsilon": 1.0}, "k": 4},
     "LocalHashing": {"mechanism": {"name": "LocalHashing", "epsilon": 1.0, "g": 4}},
     "HadamardResponse": {"mechanism": {"name": "HadamardResponse", "epsilon": 1.0}},
+    "ProjectiveResponse": {"mechanism": {"name": "ProjectiveResponse", "epsilon": 1.0, "q": 2}},
+    "HierarchicalRanges": {
+        "mechanism": {"name": "HierarchicalRanges", "epsilon": 1.0, "fan_outs": [2, 2]},
+        "k": 4,
+    },
     "DesignMatrix": {
         "mechanism": {
             "name": "DesignMatrix",

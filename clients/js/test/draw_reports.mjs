@@ -18,8 +18,9 @@ const tree = (value) => {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { mechanism: recipe, k, answer, n, instantaneous } = JSON.parse(line);
-  const { g } = recipe;
-  const first = mechanism({ ...tree(recipe), ...(g && { g }) }, k);
+  const { g, q, fan_outs } = recipe;
+  // whole numbers, unlike the parameters that are doubles
+  const first = mechanism({ ...tree(recipe), ...(g && { g }), ...(fan_outs && { fan_outs }), ...(recipe.name === "ProjectiveResponse" && { q }) }, k);
   const drawn = instantaneous ? twoSteps(first, k, instantaneous) : first;
   const words = systemWords();
   /** @type {{[report: string]: number}} */

@@ -1,12 +1,15 @@
 /**
  * What one answer takes in JavaScript: everything from a signed query to shares, on this machine's Node.
  *
- * `node benchmarks/javascript.mjs [FOLDER]`: FOLDER has node_modules with @divviup/prio3 (npm install
- * @divviup/dap), whose Prio3 histogram of as many buckets is then sharded in the same run. The queries
- * are those of the vectors, with the numbers of buckets changed and signed by a key made here.
+ * `node benchmarks/javascript.mjs [FOLDER]`: @divviup/dap is installed into FOLDER unless it is there
+ * already, and its Prio3 histogram of as many buckets is sharded in the same run. The queries are those
+ * of the vectors, with the numbers of buckets changed and signed by a key made here. Times are those of
+ * the clock and, in brackets, the processor's: on a busy machine only the latter compare.
  */
 
+import { execFileSync } from "node:child_process";
 import { generateKeyPairSync, sign } from "node:crypto";
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import { F64, write } from "../clients/js/src/canonical.js";
@@ -17,6 +20,10 @@ import { freshState } from "../clients/js/src/state.js";
 import { systemWords } from "../clients/js/src/words.js";
 
 const [folder] = process.argv.slice(2);
+const BESIDE = "@divviup/dap@0.9.1";
+if (folder && !existsSync(`${folder}/node_modules/@divviup/dap`)) {
+  execFileSync("npm", ["install", "--no-audit", "--no-fund", "--prefix", folder, BESIDE], { stdio: "inherit" });
+}
 const PROXIES = ["https://one.example", "https://two.example"];
 const ORIGIN = 1_700_000_000;
 const EVERY = 600;
@@ -41,15 +48,19 @@ const signedQuery = async (k, sizeClass) => {
   return JSON.stringify({ format: "deniable signed query 1", query, key: await keyId(publicHex), signature });
 };
 
-/** The median time of a piece of work in milliseconds, after some to warm up. @param {number} n @param {(i: number) => Promise<any>} work */
+/** The median time of a piece of work and its mean processor time, after some to warm up, in milliseconds. @param {number} n @param {(i: number) => Promise<any>} work */
 const median = async (n, work) => {
   const times = [];
+  let used = process.cpuUsage();
   for (let i = 0; i < n + 20; i++) {
+    if (i === 20) used = process.cpuUsage();
     const start = performance.now();
     await work(i);
     if (i >= 20) times.push(performance.now() - start);
   }
-  return times.sort((a, b) => a - b)[Math.floor(times.length / 2)];
+  const { user, system } = process.cpuUsage(used);
+  const time = times.sort((a, b) => a - b)[Math.floor(times.length / 2)];
+  return `${time.toFixed(3)} ms (${((user + system) / 1000 / n).toFixed(3)})`;
 };
 
 /** @param {number} k @param {number} sizeClass */
@@ -86,8 +97,8 @@ const prio = async (k, chunk) => {
 
 for (const [k, sizeClass, chunk] of [[11, 0, 4], [1024, 2, 32]]) {
   const mine = await ours(k, sizeClass);
-  console.log(`${k} buckets, one answer of deniable-client: ${mine.time.toFixed(3)} ms, ${mine.bytes} bytes to two proxies`);
+  console.log(`${k} buckets, one answer of deniable-client: ${mine.time}, ${mine.bytes} bytes to two proxies`);
   if (!folder) continue;
   const theirs = await prio(k, chunk);
-  console.log(`${k} buckets, one Prio3Histogram of @divviup/prio3: ${theirs.time.toFixed(1)} ms, ${theirs.bytes} bytes to two aggregators`);
+  console.log(`${k} buckets, one Prio3Histogram of @divviup/prio3: ${theirs.time}, ${theirs.bytes} bytes to two aggregators`);
 }

@@ -995,6 +995,7 @@ export const MUTANTS = [
     file: "mechanisms.js",
     from: "width(all),",
     to: "width(others),",
+    equivalent: "it only decides whether a report fits its size class, and the smallest class has room for 8 bytes",
   },
   {
     file: "mechanisms.js",
@@ -1015,6 +1016,7 @@ export const MUTANTS = [
     file: "mechanisms.js",
     from: "1 + Math.max(...levels.map((level) => level.bytes))",
     to: "1 + levels[levels.length - 1].bytes",
+    equivalent: "no level has more nodes than the leaves, so none has longer reports",
   },
   {
     file: "mechanisms.js",
@@ -1025,6 +1027,7 @@ export const MUTANTS = [
     file: "mechanisms.js",
     from: "loss: () => Math.max(...levels.map((level) => level.loss(1))),",
     to: "loss: () => levels[0].loss(1),",
+    equivalent: "losses of levels differ by the rounding of their coins alone, which is finest where nodes are fewest: in every vector the first level's is the largest",
   },
   {
     file: "mechanisms.js",

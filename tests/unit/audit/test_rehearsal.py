@@ -4,6 +4,7 @@ says and no more."""
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -234,6 +235,27 @@ def test_intervals_of_an_honest_run_hold_the_truth_in_94_to_96_of_100() -> None:
     assert found.coverage_error < 0.0029  # 94 and 96 are three and a half errors away from 95
     assert 0.94 <= found.coverage <= 0.96
     assert not found.biased
+
+
+@pytest.mark.slow
+def test_the_coefficient_of_variation_over_the_windows_is_that_of_the_textbook() -> None:
+    """With p = q = 1/2 a bit says 1 with lambda = 1/4 + pi/2, and n reports estimate pi with the
+    standard deviation sqrt(lambda (1 - lambda) / n) / (1/2), less what a whole population spares."""
+    columns = [Column("number", ["[0,1)", "[1,2)", "[2,3)", "[3,4)"])]
+    coins = {"name": "TwoCoin", "p": 0.5, "q": 0.5}
+    asked = make_query(
+        schedule=ONE_EPOCH, columns=columns, mechanism=coins, population=500, sampling=1.0
+    )
+    query, _ = rehearsed_query(asked, 500, 100)
+    assumed = np.array([0.5, 0.3, 0.15, 0.05])
+    found = accuracy(play(query, assumed, 500, Faults(), seed=3))
+    assert found is not None
+    lam = 0.25 + assumed / 2
+    expected = np.sqrt((lam * (1 - lam) * 4 - assumed * (1 - assumed)) / 500) / assumed
+    chance = 4.5 / math.sqrt(2 * found.windows)
+    for label, theory in zip(columns[0].labels, expected, strict=True):
+        assert found.cv[label] == pytest.approx(theory, rel=chance)
+        assert found.stated_cv[label] == pytest.approx(theory, rel=0.1)
 
 
 # --- liars

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,12 @@ class Accuracy(Result):
     biased: bool
     covers_too_seldom: bool
     covers_too_often: bool
+    cv: Mapping[str, float] = field(default_factory=dict)
+    """The coefficient of variation of each label's estimate, as it was over the windows: the root of
+    the mean squared error, relative to the truth. Its own relative standard error is 1 / sqrt(2
+    windows). Without labels whose true proportion is 0."""
+    stated_cv: Mapping[str, float] = field(default_factory=dict)
+    """The same, as the estimates state it."""
 
 
 def accuracy(played: Played) -> Accuracy | None:
@@ -81,6 +88,17 @@ def accuracy(played: Played) -> Accuracy | None:
     error = math.sqrt(CONFIDENCE * (1 - CONFIDENCE) / effective)
     coverage = float(covered.mean())
     limit = -normal_quantile(_FALSE_ALARM / 2)
+    true = np.mean([truth for _, truth in pairs], axis=0)
+    measured, stated = (
+        {
+            str(label): math.sqrt(square) / part
+            for label, square, part in zip(
+                pairs[0][0].labels, squares.mean(axis=0).tolist(), true.tolist(), strict=True
+            )
+            if part > 0
+        }
+        for squares in (errors**2, variances)
+    )
     return Accuracy(
         windows=len(pairs),
         intervals=covered.size,
@@ -92,6 +110,8 @@ def accuracy(played: Played) -> Accuracy | None:
         biased=bool(scores[at] > -normal_quantile(_FALSE_ALARM / 2 / labels)),
         covers_too_seldom=coverage < CONFIDENCE - limit * error,
         covers_too_often=coverage > CONFIDENCE + limit * error,
+        cv=measured,
+        stated_cv=stated,
     )
 
 

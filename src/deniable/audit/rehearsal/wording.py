@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from deniable.queries.schedule import spoken_duration
 
 if TYPE_CHECKING:
     from deniable.audit.rehearsal.rehearsal import Rehearsal, ScenarioOutcome
-    from deniable.audit.rehearsal.scoring import LiarsOutcome
+    from deniable.audit.rehearsal.scoring import Accuracy, LiarsOutcome
 
 __all__ = ["heading_lines", "rehearsal_text", "scenario_findings", "scenario_rows", "verdict_text"]
 
@@ -34,6 +35,8 @@ def _findings(outcome: ScenarioOutcome) -> list[tuple[str, str]]:
         found.insert(0, ("DEFECT", "; ".join(outcome.defects).capitalize() + "."))
     if outcome.liars is None:
         found.append(("the ±", _believed(outcome)))
+        if outcome.accuracy is not None and outcome.accuracy.cv:
+            found.append(("varies", _varies(outcome.accuracy)))
     else:
         found += [("moved", _moved(outcome.liars)), ("flagged", _flagged(outcome.liars))]
     return found
@@ -102,6 +105,22 @@ def _believed(outcome: ScenarioOutcome) -> str:
     if found.covers_too_often:
         return f"Can be believed, and is wider than it need be: {covered}."
     return f"Can be believed, as far as this shows: {covered}."
+
+
+def _varies(found: Accuracy) -> str:
+    """The coefficients of variation of the label that varies least and of the one that varies
+    most."""
+    ends = {min(found.cv, key=found.cv.__getitem__), max(found.cv, key=found.cv.__getitem__)}
+    shown = [
+        f"{100 * found.cv[label]:.3g} % for {label!r}, where {100 * found.stated_cv[label]:.3g} %"
+        " is stated"
+        for label in sorted(ends, key=found.cv.__getitem__)
+    ]
+    spread = 100 / math.sqrt(2 * found.windows)
+    return (
+        f"Estimates vary by {', and by '.join(shown)} (coefficients of variation over {found.windows} windows;"
+        f" simulation error {spread:.2g} % of each)."
+    )
 
 
 def _moved(found: LiarsOutcome) -> str:

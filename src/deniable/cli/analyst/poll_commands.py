@@ -107,20 +107,33 @@ def close(file: Path, url: str, token_file: Path | None) -> None:
 
 @command()
 @_FILE
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="Also write a table to this new file: .csv, .tsv, .parquet, .dta (Stata) or .sav (SPSS).",
+)
 @aggregator_options
 @output_options
-def results(file: Path, url: str, token_file: Path | None) -> None:
+def results(file: Path, output: Path | None, url: str, token_file: Path | None) -> None:
     """Show the newest results of the poll in FILE."""
+    from deniable.poll.result_files import write_results  # noqa: PLC0415 - slow
+
     found = read_poll(file)
-    documents: dict[str, Any] = {}
     shown: list[str | TextTable] = []
+    queries = queries_of(found)
     with connect(url, token_file) as analyst:
-        for query, question in zip(queries_of(found), found.questions, strict=True):
-            window = analyst.latest(query)
-            documents[query.id] = None if window is None else window.to_dict()
-            shown.append(question.text[found.languages[0]])
-            shown.append(f"Below {found.minimum} answers nothing is shown."
-                         if window is None else str(window))  # fmt: skip
+        windows = [analyst.latest(query) for query in queries]
+    for window, question in zip(windows, found.questions, strict=True):
+        shown.append(question.text[found.languages[0]])
+        shown.append(f"Below {found.minimum} answers nothing is shown."
+                     if window is None else str(window))  # fmt: skip
+    if output is not None:
+        shown.append(f"Wrote {write_results(output, found, windows)} rows to {output}.")
+    documents: dict[str, Any] = {
+        query.id: None if window is None else window.to_dict()
+        for query, window in zip(queries, windows, strict=True)
+    }
     emit(documents, shown)
 
 

@@ -3,6 +3,7 @@ differ."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,13 +85,15 @@ class Survey(Result):
 
 
 def group_tests(
-    by: str | None, groups: dict[str, dict[str, Estimate]]
-) -> dict[str, GroupTest | IndependenceTest]:
-    """For each column, whether the groups differ: where at least two of them have reports, and the
-    covariance of the labels is known."""
+    by: str | None, groups: dict[str, dict[str, Estimate]], without: Collection[str] = ()
+) -> dict[str, GroupTest]:
+    """For each column but some, whether the groups differ: where at least two of them have reports,
+    and the covariance of the labels is known."""
     columns: dict[str, dict[str, Estimate]] = {}
     for group, estimates in groups.items():
         for name, estimate in estimates.items():
+            if name in without:
+                continue
             if estimate.n > 1 and (estimate.numeric or estimate.covariance is not None):
                 columns.setdefault(name, {})[group] = estimate
     return {

@@ -12,7 +12,8 @@ import numpy as np
 
 from deniable.errors import NoReportsError, ParameterError, SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
-from deniable.estimation.tables.independence import independence_test
+from deniable.estimation.surveys.group_tests import GroupTest
+from deniable.estimation.tables.independence import IndependenceTest, independence_test
 from deniable.estimation.tables.joint import joint
 from deniable.estimation.tables.table import Table
 from deniable.mechanisms.mechanism import Mechanism
@@ -186,26 +187,29 @@ def estimate_file(
 
     crossed = [counts.joint_table((*given, *of), population) for of, given in conditional]
     groups = {group: estimates(found, None) for group, found in sorted(counts.groups.items())}
-    plain = {
-        group: {name: found for name, found in parts.items() if name not in own}
-        for group, parts in groups.items()
-    }
-    by_answers = zip(conditional[asked_for:], crossed[asked_for:], strict=True)
-    independent = {of[0]: independence_test(table) for (of, _), table in by_answers}
+    tests: dict[str, GroupTest | IndependenceTest] = {**group_tests(by, groups, without=own)}
+    for (of, _), table in zip(conditional[asked_for:], crossed[asked_for:], strict=True):
+        tests[of[0]] = independence_test(table)
     return Survey(
         counts.rows,
         estimates(counts.tallies, population),
         (
             *(counts.joint_table(table, population) for table in tables),
-            *(
-                table.conditional(tuple(of), tuple(given))
-                for table, (of, given) in zip(crossed, conditional, strict=True)
-            ),
+            *_conditionals(conditional, crossed),
         ),
         by,
         groups,
-        {**group_tests(by, plain), **independent},
+        tests,
     )
+
+
+def _conditionals(
+    conditional: Sequence[tuple[Sequence[str], Sequence[str]]], crossed: Sequence[Table]
+) -> list[Table]:
+    return [
+        table.conditional(tuple(of), tuple(given))
+        for table, (of, given) in zip(crossed, conditional, strict=True)
+    ]
 
 
 def _conditioned(mechanisms: Mapping[str, Mechanism], by: str) -> list[str]:

@@ -58,6 +58,7 @@ from deniable.planning import Question, compare_designs, design_power, plan_ques
 from deniable.release.guarantee import Guarantee
 from deniable.release.histogram import ReleasedHistogram
 from deniable.reproduce.models import compare_models
+from deniable.reproduce.protocols import compare_protocols
 from deniable.survey import Survey
 from deniable.survey.synthetic import SyntheticSummary
 
@@ -216,6 +217,9 @@ def made_examples() -> list[Any]:
         graph_reports.degree_distribution(),
         plan_graph(500, 2.0, mean_degree=10),
         released,
+        compare_protocols(
+            [0.5, 0.5], 50, [1.0], trials=2, protocols=["DirectEncoding", "OptimizedUnary"]
+        ),
         compare_models(
             {"city": [NASTY] * 600 + ["b"] * 400}, "city", labels=[NASTY, "b"], trials=2
         ),

@@ -11,7 +11,6 @@ import click
 from deniable.cli.output import emit, write_new
 from deniable.cli.tables import TextTable
 from deniable.errors import PlanError, SurveyError
-from deniable.privacy.utility import best_channel
 
 __all__ = ["plan_utility"]
 
@@ -20,6 +19,8 @@ _TAKEN = {"utility", "prior", "output", "epsilon"}
 
 def plan_utility(path: Path, prior: str | None, output: Path | None, epsilon: float | None) -> None:
     """Find the channel whose reports are worth most, show it, and write it to a file."""
+    from deniable.privacy.utility import best_channel  # noqa: PLC0415 - SciPy is slow to import
+
     context = click.get_current_context()
     for name in context.params:
         source = context.get_parameter_source(name)

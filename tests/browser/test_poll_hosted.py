@@ -64,6 +64,14 @@ def opened(browser: Browser, folder: Path, *parts: str) -> None:
     browser.open(page.as_uri())
 
 
+def reload(browser: Browser) -> None:
+    """Load the page anew, to the end: the command can return while the old page is still there."""
+    browser.run("window.old = true")
+    browser.driver.refresh()
+    loaded = "return !window.old && document.readyState === 'complete'"
+    browser.wait(lambda: browser.run(loaded), "the page is not loaded again")
+
+
 def snippet_of(poll: Poll, name: str) -> str:
     text = snippet(poll, poll.questions[0], PLATFORMS[name])
     return text if PLATFORMS[name].ending == "html" else f"<script>{text}</script>"
@@ -276,12 +284,12 @@ def test_a_field_holds_what_the_coins_said_and_nothing_else_is_in_the_form(
             f"<script>{ANSWER}</script>",
         )
         browser.run("sessionStorage.clear()")
-        browser.driver.refresh()
+        reload(browser)
         browser.run("answer(document, 0)")
         assert browser.run(script) == [said, state]
         assert browser.run("return document.querySelectorAll('input[type=radio]').length") == 0
         form = browser.run("return Object.fromEntries(new FormData(document.forms[0]))")
         assert set(form) <= {"answer"}
-        browser.driver.refresh()
+        reload(browser)
         assert browser.run(script) == [said, state]
     assert browser.complaints() == []

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from deniable.checks import check_confidence
+from deniable.cli.analyst.poll_exports import estimate_exports, refuse_other_options
 from deniable.cli.helping import command
 from deniable.cli.output import (
     Part,
@@ -23,7 +24,6 @@ from deniable.cli.output import (
     show_display,
     shown_warnings,
 )
-from deniable.cli.researcher.poll_exports import estimate_exports, refuse_other_options
 from deniable.cli.researcher.survey_options import (
     FILE,
     columns_option,

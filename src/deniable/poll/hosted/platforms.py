@@ -130,7 +130,9 @@ SCRIPT
         "js",
         """/** A trial that stores what the coins said: { type: DeniableTrial }. */
 class DeniableTrial {
-  static info = { name: "deniable", version: "1.0.0", parameters: {}, data: { FIELD: { type: 1 } } };
+  static info = {
+    name: "deniable", version: "1.0.0", parameters: {}, data: { FIELD: { type: 1 } },
+  };
 
   constructor(jsPsych) {
     this.jsPsych = jsPsych;

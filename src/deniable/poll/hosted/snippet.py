@@ -69,10 +69,11 @@ def instructions(poll: Poll, names: dict[str, str], platform: Platform, file: st
     for question in poll.questions:
         if question.id not in names:
             continue
-        steps = "".join(
-            f"<li>{escaped(step.replace('FIELD', question.id).replace('SNIPPET', names[question.id]))}</li>"
+        given = (
+            step.replace("FIELD", question.id).replace("SNIPPET", names[question.id])
             for step in platform.steps
         )
+        steps = "".join(f"<li>{escaped(step)}</li>" for step in given)
         factor = factor_text(math.exp(poll.epsilon_each))
         parts.append(
             f'<h2 dir="auto">{escaped(question.text[poll.languages[0]])}</h2><ol>{steps}</ol><p>One'
@@ -81,16 +82,17 @@ def instructions(poll: Poll, names: dict[str, str], platform: Platform, file: st
         )
     body = f"""<main class="sheet kit"><header><h1>{escaped(platform.title)}</h1><span
 dir="auto">{escaped(poll.title[poll.languages[0]])}</span></header>
-<p>Each respondent’s browser tosses the coins, and the survey’s own field stores what they said. No
-proxy and no count of this project takes part.</p>{"".join(parts)}
+<p>Each respondent’s browser tosses the coins, and the survey’s own field stores what they said.
+No proxy and no count of this project takes part.</p>{"".join(parts)}
 <h2>To estimate</h2><p class="mono">deniable estimate EXPORT.csv --poll {escaped(file)}</p>
 <h2>What this does not do</h2><ul>
-<li>The survey software serves the page, and could change the script. It sees who answered, from which
-address and when, beside the randomized answer. The factor above holds all the same, if the script is
-unchanged.</li>
+<li>The survey software serves the page, and could change the script. It sees who answered,
+from which address and when, beside the randomized answer. The factor above holds all the same,
+if the script is unchanged.</li>
 <li>Ask each person once. The toss is remembered in the tab; in a new one the coins fall again.</li>
 <li>Other questions of the survey are not randomized. If their answers tell the same thing, so does
 the survey.</li>
-<li>Turn off recordings of clicks and screens on this page, if your survey software has any.</li></ul>
+<li>Turn off recordings of clicks and screens on this page, if your survey software has any.</li>
+</ul>
 </main>"""
     return page(f"{poll.title[poll.languages[0]]}: {platform.title}", body)

@@ -90,8 +90,8 @@ def _script(
             ("Hand over", "Offer the shuffled cards face down. The person takes one. Note the"
              " colour, white or grey, and nothing else." if shuffled
              else "Hand over the card."),
-            ("Explain", "“Please think of somebody’s phone number, and do not tell me whose. On your"
-             " card there are two statements. I do not want to know which of them is true. I only"
+            ("Explain", "“Please think of somebody’s phone number, and do not tell me whose. On"
+             " your card there are two statements. I do not want to know which of them is true. I only"
              " ask: is exactly one of them true, or are both true or both false?”"),
             ("Rehearse", "“For practice: ‘Snow is white’ and ‘Five is more than nine’. One is true,"
              " one is not. So: exactly one.”"),
@@ -112,8 +112,8 @@ def _script(
         ("If asked “Why?”", "“Because even I must not know. From many such replies the proportion"
          " can be worked out, but not who it was.”"),
         ("If they refuse", "Write “refused”. Do not persuade. Do not offer to ask directly."),
-        ("Never", "Never ask what was tossed or whose number it was. Never look at a ticked card; it"
-         " goes into the box folded. Never repeat the question to the same person: two replies"
+        ("Never", "Never ask what was tossed or whose number it was. Never look at a ticked card;"
+         " it goes into the box folded. Never repeat the question to the same person: two replies"
          f" tell more than one. The last card goes into the box by {day(poll.end)}."),
     ]  # fmt: skip
     table = "".join(f'<tr><th scope="row">{a}</th><td>{b}</td></tr>' for a, b in rows)
@@ -126,8 +126,10 @@ def _script(
         if len(question.options[language]) == 2
         else f'Write one line per card into paper.csv, and run <span class="mono">{lines}</span>'
     )
-    return f"""<p lang="{escaped(language)}" dir="auto"><b>{escaped(question.text[language])}</b></p>
+    return f"""<p lang="{escaped(language)}" dir="auto"><b>
+{escaped(question.text[language])}</b></p>
 <table><tbody>{table}</tbody></table>
 <h2>What this design protects, and what it can show</h2>
-<p>Epsilon {design.epsilon:.4f}, factor {factor}, per person, once. At 95 % and at worst: {counts}.</p>
+<p>Epsilon {design.epsilon:.4f}, factor {factor}, per person, once. At 95 % and at worst:
+{counts}.</p>
 <h2>To estimate</h2><p>{command}</p>"""

@@ -103,8 +103,8 @@ def _statement(found: PrintedPoll) -> str:
     factor = factor_text(found.factor)
     beliefs = [(prior, *after_hearing(prior, found.factor)) for prior in (_PRIOR, 50)]
     label = f"""<div class="box"><b class="big">Odds change by a factor of {factor} at most</b>
-<p>Epsilon is {found.epsilon:.4f} for each person, once. {odds_sentence(found.factor)} This holds for
-anyone, whatever else they know, and for all questions of the poll together.</p>
+<p>Epsilon is {found.epsilon:.4f} for each person, once. {odds_sentence(found.factor)} This holds
+for anyone, whatever else they know, and for all questions of the poll together.</p>
 {odds_picture(_PRIOR, found.factor)}</div>"""
     rows = [
         _row("Collected", "One randomized answer per question, in two shares of which each alone is"
@@ -158,7 +158,7 @@ def _storage(found: PrintedPoll, operators: list[str]) -> str:
     poll = found.poll
     counted = day(poll.end + (found.queries[0].grace or 0))
     rows = [
-        ("The person’s browser", "the randomized answer until it is sent; then a receipt of the day",
+        ("The person’s browser", "the randomized answer until it is sent; then a receipt",
          "until sent, or the poll ends; the receipt until it is deleted", "who holds the phone"),
         *((f"Operator: {escaped(name)}", "one share of each answer, each alone random; network"
            " addresses as its web server’s settings say", "7 days by default (intake.retention)",

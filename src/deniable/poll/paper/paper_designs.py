@@ -144,9 +144,8 @@ def _crosswise(name: str, factor: float) -> PaperDesign:
     extended = name == "extended-crosswise"
     ranges = (f"00 and {hundredths - 1:02}", f"{hundredths:02} and 99")[: 1 + extended]
     design = "ExtendedCrosswise" if extended else "Crosswise"
-    counts = (
-        ("same = [… white, … grey]", "n = [… white, … grey]") if extended else ("same = …", "n = …")
-    )
+    each = "[… white, … grey]" if extended else "…"
+    counts = (f"same = {each}", f"n = {each}")
     return PaperDesign(
         name,
         Crosswise(p),

@@ -45,7 +45,8 @@ svg { display: block; max-width: 100%; }
 .kit table { width: 100%; border-collapse: collapse; font-size: 9.5pt; line-height: 1.4; }
 .kit th, .kit td { text-align: start; vertical-align: top; padding: 1.6mm 3mm 1.6mm 0; }
 .kit td, .kit tbody th { overflow-wrap: anywhere; }
-.kit tr { break-inside: avoid; } .kit tr + tr, .kit tbody tr { border-top: 0.25mm solid var(--line); }
+.kit tr { break-inside: avoid; }
+.kit tr + tr, .kit tbody tr { border-top: 0.25mm solid var(--line); }
 .kit tbody th { width: 38mm; }
 .card { border: 0.3mm solid var(--ink); border-radius: 3mm; padding: 5mm 7mm; margin-bottom: 5mm;
   break-inside: avoid; } .card.grey { background: #ecece8; }

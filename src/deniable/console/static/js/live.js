@@ -306,7 +306,7 @@ function livePanel(query, look) {
   }
 
   async function stopQuery() {
-    if (!confirm(`Stop ${query.id}? Devices are asked no more. Answers to the epoch that is running are still counted.`)) return;
+    if (!confirm(`Stop ${query.id}? Devices will no longer be asked. Answers to the epoch that is running are still counted.`)) return;
     try {
       await call('DELETE', of(query.id, ''));
       await store.refresh();

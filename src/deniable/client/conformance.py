@@ -54,7 +54,8 @@ def compare(
         process = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - the user's own
     except OSError as error:
         raise ConformanceError(f"{command[0]} cannot be started: {error.strerror}") from None
-    assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101 - both are pipes
+    assert process.stdin is not None  # noqa: S101 - both are pipes
+    assert process.stdout is not None  # noqa: S101 - both are pipes
     done = 0
     try:
         for case in vectors["cases"]:

@@ -196,7 +196,8 @@ def _if_alike(first: Estimate, second: Estimate) -> _Floats | None:
     ]
     if not all(known) or first.mechanism != second.mechanism or first.epsilon != second.epsilon:
         return None
-    assert first.covariance is not None and second.covariance is not None  # noqa: S101, PT018 - just seen
+    assert first.covariance is not None  # noqa: S101 - just seen
+    assert second.covariance is not None  # noqa: S101 - just seen
     of_one_report = (first.n**2 * first.covariance + second.n**2 * second.covariance) / (
         first.n + second.n
     )

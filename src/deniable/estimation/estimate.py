@@ -179,7 +179,8 @@ class Estimate(OrderedStatistics, Result):
             )
         counts = self._few_counts()
         if counts is not None:
-            assert self.support is not None and self.population is not None  # noqa: S101, PT018 - as _few_counts has seen
+            assert self.support is not None  # noqa: S101 - as _few_counts has seen
+            assert self.population is not None  # noqa: S101 - likewise
             return small_intervals(
                 counts, self.n, self.population, self.support, reach, self._rare(method)
             )
@@ -368,7 +369,7 @@ class Estimate(OrderedStatistics, Result):
     def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the proportions as bars with their intervals, with the truth as marks if given;
         returns matplotlib's axes."""
-        from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+        from deniable.estimation.plots import plot_estimate  # noqa: PLC0415 - an extra
 
         return plot_estimate(self, ax, truth=truth, confidence=confidence)
 

@@ -118,7 +118,7 @@ class GraphEstimate(Result):
     def plot(self, ax: Any = None, *, confidence: float = 0.95, truth: Any = None) -> Any:
         """Draw the degrees, largest first, with their intervals, and the true ones where they are
         given; returns the axes."""
-        from deniable.graphs.plots import plot_degrees  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+        from deniable.graphs.plots import plot_degrees  # noqa: PLC0415 - an extra, slow to import
 
         return plot_degrees(self, ax, truth=truth)
 

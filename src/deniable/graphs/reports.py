@@ -124,7 +124,7 @@ class GraphReports:
         Without triangles the time grows with the square of the number of nodes, with them with its
         cube.
         """
-        from deniable.graphs.estimate import estimate_reports  # noqa: PLC0415 - each needs the other
+        from deniable.graphs.estimate import estimate_reports  # noqa: PLC0415 - a cycle
 
         return estimate_reports(self, triangles, progress)
 
@@ -149,7 +149,7 @@ class GraphReports:
     def synthetic(self, source: Source | None = None) -> Graph:
         """A graph that could be the true one, with the estimated number of edges; see
         :mod:`deniable.graphs.synthetic`."""
-        from deniable.graphs.synthetic import synthetic_graph  # noqa: PLC0415 - each needs the other
+        from deniable.graphs.synthetic import synthetic_graph  # noqa: PLC0415 - a cycle
 
         return synthetic_graph(self, source)
 

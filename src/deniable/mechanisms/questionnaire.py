@@ -204,7 +204,7 @@ class Questionnaire:
             k = len(mechanism.domain)
             truthful = Fraction(mechanism._truthful, ONE)
             return chance * k * truthful, chance * k * (1 - truthful) / (k - 1)
-        assert isinstance(mechanism, UnaryMechanism)  # noqa: S101 - checked when the questionnaire was made
+        assert isinstance(mechanism, UnaryMechanism)  # noqa: S101 - checked before
         a, b = Fraction(mechanism._a, ONE), Fraction(mechanism._b, ONE)
         return chance * a / b, chance * (1 - a) / (1 - b)
 
@@ -287,7 +287,7 @@ class Questionnaire:
             truthful = Fraction(mechanism._truthful, ONE)
             a, b = s * truthful + (1 - s) / k, s * (1 - truthful) / (k - 1) + (1 - s) / k
             return DirectEncoding(mechanism.domain, exact.log_ratio(a / b))
-        assert isinstance(mechanism, UnaryMechanism)  # noqa: S101 - checked when the questionnaire was made
+        assert isinstance(mechanism, UnaryMechanism)  # noqa: S101 - checked before
         a, b = Fraction(mechanism._a, ONE), Fraction(mechanism._b, ONE)
         return UnaryEncoding(mechanism.domain, float(s * a + (1 - s) * b), float(b))
 

@@ -92,7 +92,8 @@ class Question(Result):
     def _wave(self, epsilon: float) -> SquareWave:
         """The square wave of a number. Bins of several whole numbers are of equal size, the last
         may reach beyond `high`."""
-        assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
+        assert self.low is not None  # noqa: S101 - a number has a range
+        assert self.high is not None  # noqa: S101 - a number has a range
         count = round(self.high - self.low) + 1
         # an invalid range is refused by the wave
         if not self.integers or not float(self.low).is_integer() or count < 2:
@@ -159,7 +160,8 @@ class Question(Result):
         all are equally frequent."""
         if isinstance(mechanism, SquareWave):
             matrix = mechanism.channel()
-            assert self.low is not None and self.high is not None  # noqa: S101, PT018 - a number has a range
+            assert self.low is not None  # noqa: S101 - a number has a range
+            assert self.high is not None  # noqa: S101 - a number has a range
             weights = (np.array(mechanism.labels) - self.low) / (self.high - self.low)
             contributions = weights @ left_inverse(matrix)
             rates = matrix.mean(axis=1)

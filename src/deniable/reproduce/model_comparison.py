@@ -146,7 +146,7 @@ class ModelComparison(Result):
         """
         if ax is not None:
             return draw_bars(self._display(confidence), ax)
-        from deniable.reproduce.models_plot import draw_models  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+        from deniable.reproduce.models_plot import draw_models  # noqa: PLC0415 - an extra
 
         return draw_models(self)
 

@@ -102,7 +102,8 @@ def _compiled(request: bytes) -> tuple[int, bytes]:
         raise SandboxError(
             f"the process that compiles the SQL cannot be started: {error.strerror}"
         ) from None
-    assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101 - both are pipes
+    assert process.stdin is not None  # noqa: S101 - both are pipes
+    assert process.stdout is not None  # noqa: S101 - both are pipes
     impatience = threading.Timer(_PATIENCE, process.kill)
     impatience.start()
     try:

@@ -26,6 +26,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from time import process_time
 
+from deniable.sql.limits import LARGEST_CELL, LIMITS, LONGEST_SQL
+
 __all__ = [
     "CALENDAR",
     "FUNCTIONS",
@@ -42,10 +44,6 @@ __all__ = [
     "too_much",
 ]
 
-LARGEST_CELL = 1 << 16
-"""The most bytes of a text that a query may read, build or return."""
-
-LONGEST_SQL = 8_192
 _PROGRESS_EVERY = 400  # instructions; about 20 microseconds
 _CELL_BYTES = 64  # what a cell of a result costs besides its text, at least
 # what an empty database takes in memory, and a page besides its own size
@@ -63,20 +61,6 @@ FUNCTIONS = frozenset(
 # Replaced by versions that cannot see the device's clock or time zone.
 CALENDAR = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 
-_LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: LARGEST_CELL,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: LONGEST_SQL + len("EXPLAIN "),
-    sqlite3.SQLITE_LIMIT_COLUMN: 64,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 64,
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 8,
-    sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
-    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 16,
-    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 256,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 2,  # :epoch_start and :epoch_end
-    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
-    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
-}
 _LIMIT_WORDS = (
     "too many",
     "too large",
@@ -203,7 +187,7 @@ class GrantedCopy:
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
         )
         self._db.execute("PRAGMA query_only=1")
-        for category, limit in _LIMITS.items():
+        for category, limit in LIMITS.items():
             self._db.setlimit(category, limit)
         if sys.version_info >= (3, 12):  # Python 3.11 cannot set these, and no wall rests on them
             self._db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)

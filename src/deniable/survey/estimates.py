@@ -74,7 +74,7 @@ class Survey(Result):
         proportions go there, and it is returned."""
         if ax is not None:
             return draw_bars(self._display(confidence), ax)
-        from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+        from deniable.estimation.plots import draw_survey  # noqa: PLC0415 - an extra
 
         return draw_survey(dict(self.parts()), self.tables)
 

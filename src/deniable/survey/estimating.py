@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -54,6 +54,15 @@ class _Counts:
     kept: dict[str, list[tuple[np.ndarray[Any, Any], Reports]]]
     """For the columns of tables: the rows that have a report, and the reports."""
     rows: int = 0
+
+    def add_all(self, chunks: Iterable[tuple[Path, Chunk, int]], by: str | None) -> tuple[int, int]:
+        """Count all chunks; returns how many rows were counted, and how many were left out."""
+        dropped = 0
+        for file, chunk, left_out in chunks:
+            dropped += left_out
+            if len(chunk):
+                self.add(file, chunk, by)
+        return self.rows, dropped
 
     def add(self, file: Path, chunk: Chunk, by: str | None) -> None:
         asked = _asked(file, self.questionnaire, chunk)
@@ -169,14 +178,8 @@ def estimate_file(
         {},
         {name: [] for name in kept},
     )
-    dropped = 0
-    for file, chunk, left_out in complete_chunks(
-        paths, known, () if by is None else (by,), missing, layout, progress
-    ):
-        dropped += left_out
-        if len(chunk):
-            counts.add(file, chunk, by)
-    tell_dropped(paths, counts.rows, dropped)
+    chunks = complete_chunks(paths, known, () if by is None else (by,), missing, layout, progress)
+    tell_dropped(paths, *counts.add_all(chunks, by))
     own = options or {}
 
     def estimates(tallies: Mapping[str, Tally], size: int | None) -> dict[str, Estimate]:

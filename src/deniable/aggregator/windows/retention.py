@@ -16,7 +16,8 @@ def collect_garbage(connection: sqlite3.Connection, most_rows: int) -> int:
     deleted = 0
     for table in ("joined", "waiting"):
         closed = (
-            f"SELECT seq FROM {table} JOIN channels USING (channel) WHERE epoch < front LIMIT ?"  # noqa: S608 - no input
+            f"SELECT seq FROM {table} JOIN channels USING (channel)"  # noqa: S608 - no input
+            " WHERE epoch < front LIMIT ?"
         )
         cursor = connection.execute(
             f"DELETE FROM {table} WHERE seq IN ({closed})",  # noqa: S608

@@ -67,7 +67,7 @@ def demo(
         if not least <= value <= most:
             raise ParameterError(option, value, f"must be a whole number from {least} to {most}")
     if adaptive:
-        from deniable.cli.demonstration.demo_adaptive import run_adaptive  # noqa: PLC0415 - slow to import
+        from deniable.cli.demonstration.demo_adaptive import run_adaptive  # noqa: PLC0415 - slow
 
         given = click.get_current_context().get_parameter_source("clients")
         run_adaptive(

@@ -126,14 +126,14 @@ def run(file: Path) -> None:
     """Run the aggregator configured in FILE until it is stopped. Log lines go to standard error, as
     JSON."""
     with opened_settings(file, AggregatorSettings, "an aggregator") as settings:
-        from deniable.aggregator.operations.process import serve  # noqa: PLC0415 - needs the extra `service`
+        from deniable.aggregator.operations.process import serve  # noqa: PLC0415 - an extra
         from deniable.console.console_app import add_console  # noqa: PLC0415
 
         serve(settings, lambda address: say(f"aggregator at {address}"), add_console)
 
 
 def _check(settings: AggregatorSettings, found: Any, url: str | None) -> None:
-    from deniable.aggregator.operations.check import check_aggregator  # noqa: PLC0415 - needs the extra `service`
+    from deniable.aggregator.operations.check import check_aggregator  # noqa: PLC0415 - an extra
 
     check_aggregator(settings, found, url)
 

@@ -74,19 +74,19 @@ def run(file: Path) -> None:
     """Run the collector of the settings in FILE until it is stopped. Log lines go to standard
     error, as JSON."""
     with opened_settings(file, CollectorSettings, "a collector") as settings:
-        from deniable.proxy.collecting.collector import serve_collector  # noqa: PLC0415 - needs the extra `service`
+        from deniable.proxy.collecting.collector import serve_collector  # noqa: PLC0415 - an extra
 
         serve_collector(settings, lambda address: say(f"listening on {address}"))
 
 
 def _check(settings: CollectorSettings, found: Any, url: str | None) -> None:
-    from deniable.proxy.operations.check import check_collector  # noqa: PLC0415 - needs the extra `service`
+    from deniable.proxy.operations.check import check_collector  # noqa: PLC0415 - an extra
 
     check_collector(settings, found, url)
 
 
 def _check_origin(settings: CollectorSettings, found: Any, url: str | None, origin: str) -> None:
-    from deniable.proxy.operations.origin_check import check_origin  # noqa: PLC0415 - needs the extra `service`
+    from deniable.proxy.operations.origin_check import check_origin  # noqa: PLC0415 - an extra
 
     check_origin(settings, found, url, origin)
 

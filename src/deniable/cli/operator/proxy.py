@@ -106,7 +106,7 @@ def run(file: Path) -> None:
     """Run the proxy of the settings in FILE until it is stopped. Log lines go to standard error, as
     JSON."""
     with opened_settings(file, ProxySettings, "a proxy") as settings:
-        from deniable.proxy.operations.process import serve  # noqa: PLC0415 - needs the extra `service`
+        from deniable.proxy.operations.process import serve  # noqa: PLC0415 - an extra
 
         if not serve(settings, lambda address: say(f"listening on {address}")):
             raise click.ClickException(
@@ -115,13 +115,13 @@ def run(file: Path) -> None:
 
 
 def _check(settings: ProxySettings, found: Any, url: str | None) -> None:
-    from deniable.proxy.operations.check import check_proxy  # noqa: PLC0415 - needs the extra `service`
+    from deniable.proxy.operations.check import check_proxy  # noqa: PLC0415 - an extra
 
     check_proxy(settings, found, url)
 
 
 def _check_origin(settings: ProxySettings, found: Any, url: str | None, origin: str) -> None:
-    from deniable.proxy.operations.origin_check import check_origin  # noqa: PLC0415 - needs the extra `service`
+    from deniable.proxy.operations.origin_check import check_origin  # noqa: PLC0415 - an extra
 
     check_origin(settings, found, url, origin)
 

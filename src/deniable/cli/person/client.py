@@ -301,7 +301,7 @@ def ui(vault: Path, policy_file: Path | None, port: int, no_browser: bool) -> No
     file = policy_file or policy_path(vault)
     read_policy(file)
     try:
-        from deniable.console.person_page import serve_person  # noqa: PLC0415 - needs the extra `service`
+        from deniable.console.person_page import serve_person  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingExtraError(str(error.name), "service", "deniable client ui") from None
     serve_person(path, file, port, lambda address: open_page(address, no_browser, "your page"))

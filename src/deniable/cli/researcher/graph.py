@@ -280,7 +280,7 @@ def compare(
             loaded, sorted(epsilons), trials=trials, delta=delta, progress=progress
         )
     if plot is not None:
-        from deniable.graphs.plots import draw_comparison  # noqa: PLC0415 - matplotlib is slow to import
+        from deniable.graphs.plots import draw_comparison  # noqa: PLC0415 - an extra
 
         save_figure(draw_comparison(errors), plot)
     header = ["method", "epsilon", "trusted", "degrees", "node_triangles", "triangles"]

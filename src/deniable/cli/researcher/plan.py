@@ -174,7 +174,7 @@ def plan(
         raise PlanError("--output belongs to --questions or --utility")
     made = deniable.plan(**request)
     if plot_file is not None:
-        from deniable.cli.researcher.plan_plot import draw  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+        from deniable.cli.researcher.plan_plot import draw  # noqa: PLC0415 - an extra
 
         draw(made, plot_file)
     if query_file is not None:

@@ -351,7 +351,7 @@ class Table(Result):
         """
         if len(self.axes) != 2:
             return draw_bars(table_display(self, confidence), ax)
-        from deniable.estimation.plots import plot_table  # noqa: PLC0415 - matplotlib is an extra, and slow to import
+        from deniable.estimation.plots import plot_table  # noqa: PLC0415 - an extra, slow to import
 
         return plot_table(self, ax, confidence=confidence)
 

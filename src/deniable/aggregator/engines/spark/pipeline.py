@@ -132,7 +132,7 @@ def _turned(word: int, bits: int) -> int:
 
 def figures_of(spark: SparkSession, sources: Sequence[LogSource], task: BucketTask) -> DataFrame:
     """The stream of what buckets make of the registered logs, as rows of :data:`rows.SCHEMA`."""
-    from deniable.aggregator.engines.spark.log_stream import FORMAT  # noqa: PLC0415 - needs the extra `spark`
+    from deniable.aggregator.engines.spark.log_stream import FORMAT  # noqa: PLC0415 - an extra
     from deniable.aggregator.engines.spark.processor import BucketProcessor  # noqa: PLC0415
 
     references = spark.readStream.format(FORMAT).load()

@@ -89,7 +89,7 @@ class KafkaSource:
 
     @functools.cached_property
     def _keeper(self) -> TopicKeeper:
-        from deniable.logs.kafka_reader import TopicKeeper  # noqa: PLC0415 - needs the extra `kafka`
+        from deniable.logs.kafka_reader import TopicKeeper  # noqa: PLC0415 - an extra
         from deniable.logs.kafka_settings import require_client  # noqa: PLC0415
 
         require_client()
@@ -116,7 +116,7 @@ class KafkaSource:
     def step(self, start: SourcePosition, last: SourcePosition) -> SourcePosition:
         """At most a fixed number of records, divided among the partitions in proportion to what
         each has."""
-        from deniable.logs.kafka_reader import check_reaches  # noqa: PLC0415 - needs the extra `kafka`
+        from deniable.logs.kafka_reader import check_reaches  # noqa: PLC0415 - an extra
 
         name = self.settings.topic
         at, ends = start["offsets"], last["offsets"]

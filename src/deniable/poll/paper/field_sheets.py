@@ -91,8 +91,8 @@ def _script(
              " colour, white or grey, and nothing else." if shuffled
              else "Hand over the card."),
             ("Explain", "“Please think of somebody’s phone number, and do not tell me whose. On"
-             " your card there are two statements. I do not want to know which of them is true. I only"
-             " ask: is exactly one of them true, or are both true or both false?”"),
+             " your card there are two statements. I do not want to know which of them is true. I"
+             " only ask: is exactly one of them true, or are both true or both false?”"),
             ("Rehearse", "“For practice: ‘Snow is white’ and ‘Five is more than nine’. One is true,"
              " one is not. So: exactly one.”"),
             ("By telephone", "Ask for the phone number to be chosen before you read B. Read out A"

@@ -240,7 +240,8 @@ def test_intervals_of_an_honest_run_hold_the_truth_in_94_to_96_of_100() -> None:
 @pytest.mark.slow
 def test_the_coefficient_of_variation_over_the_windows_is_that_of_the_textbook() -> None:
     """With p = q = 1/2 a bit says 1 with lambda = 1/4 + pi/2, and n reports estimate pi with the
-    standard deviation sqrt(lambda (1 - lambda) / n) / (1/2), less what a whole population spares."""
+    standard deviation sqrt(lambda (1 - lambda) / n) / (1/2), less what a whole population
+    spares."""
     columns = [Column("number", ["[0,1)", "[1,2)", "[2,3)", "[3,4)"])]
     coins = {"name": "TwoCoin", "p": 0.5, "q": 0.5}
     asked = make_query(

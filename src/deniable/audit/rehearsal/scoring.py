@@ -56,8 +56,8 @@ class Accuracy(Result):
     covers_too_seldom: bool
     covers_too_often: bool
     cv: Mapping[str, float] = field(default_factory=dict)
-    """The coefficient of variation of each label's estimate, as it was over the windows: the root of
-    the mean squared error, relative to the truth. Its own relative standard error is 1 / sqrt(2
+    """The coefficient of variation of each label's estimate, as it was over the windows: the root
+    of the mean squared error, relative to the truth. Its own relative standard error is 1 / sqrt(2
     windows). Without labels whose true proportion is 0."""
     stated_cv: Mapping[str, float] = field(default_factory=dict)
     """The same, as the estimates state it."""

@@ -118,7 +118,8 @@ def _varies(found: Accuracy) -> str:
     ]
     spread = 100 / math.sqrt(2 * found.windows)
     return (
-        f"Estimates vary by {', and by '.join(shown)} (coefficients of variation over {found.windows} windows;"
+        f"Estimates vary by {', and by '.join(shown)} (coefficients of variation over"
+        f" {found.windows} windows;"
         f" simulation error {spread:.2g} % of each)."
     )
 

@@ -8,10 +8,10 @@ from typing import Any, get_args
 import click
 
 import deniable
+from deniable.cli.analyst.plan_utility import plan_utility
 from deniable.cli.helping import command
 from deniable.cli.output import Part, emit, loss_text, output_options
 from deniable.cli.researcher.plan_questions import plan_questions
-from deniable.cli.researcher.plan_utility import plan_utility
 from deniable.cli.tables import TextTable
 from deniable.errors import PlanError
 from deniable.planning.questionnaire_plan import Split, Way

@@ -29,7 +29,7 @@ from deniable.queries.signed.permissions import permit
 from deniable.queries.strata import Stratum
 from deniable.queries.summary import summary
 from deniable.queries.validation import LONGEST_SQL
-from deniable.sql import guard
+from deniable.sql import limits
 from deniable.toml_file import line_of
 from toolkit.queries import MILES, make_query
 
@@ -664,7 +664,7 @@ def test_the_summary_states_the_local_loss_first_and_the_budget() -> None:
 @pytest.mark.parametrize("letter", ["x", "é"])
 def test_a_query_is_no_longer_than_devices_take(letter: str) -> None:
     """What no device would run must not be signed."""
-    assert LONGEST_SQL == guard.LONGEST_SQL
+    assert LONGEST_SQL == limits.LONGEST_SQL
     longest = "SELECT '" + letter * ((LONGEST_SQL - 9) // len(letter.encode())) + "'"
     assert make_query(sql=longest).sql == longest
     with pytest.raises(ParameterError, match="sql"):

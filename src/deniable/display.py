@@ -23,6 +23,7 @@ __all__ = [
     "Displayed",
     "coverage_text",
     "draw_bars",
+    "factor_text",
     "limits_text",
     "loss_text",
     "name_series",
@@ -92,6 +93,20 @@ def spreadsheet_cell(value: Any) -> Any:
 def wrapped(text: str, width: int = _LABEL_WIDTH) -> str:
     """A label broken into lines short enough to fit beside an axis."""
     return "\n".join(textwrap.wrap(text, width) or [text])
+
+
+_FINE_FACTORS = 100
+_ROUNDING_ERROR = 1e-6
+
+
+def factor_text(factor: float) -> str:
+    """A factor, rounded up, for it is a bound.
+
+    >>> factor_text(2.9999999999), factor_text(2.7182818)
+    ('3', '2.72')
+    """
+    scale = 100 if factor < _FINE_FACTORS else 1
+    return f"{math.ceil(factor * scale - _ROUNDING_ERROR) / scale:,.10g}"
 
 
 def loss_text(epsilon: float) -> str:

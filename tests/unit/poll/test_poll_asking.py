@@ -174,6 +174,27 @@ def test_every_language_of_the_page_says_all_that_english_says() -> None:
     assert done.stdout == ""
 
 
+FACTORS = """
+const { times } = await import(process.argv[1]);
+for (const x of JSON.parse(process.argv[2])) console.log(times(x).replaceAll(",", ""));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_a_factor_that_a_person_reads_is_never_below_the_one_that_holds() -> None:
+    factors = [*(math.exp(epsilon / 50) for epsilon in range(1, 300)), math.exp(math.log(3)), 11.0]
+    words = (Path(page_file_module.__file__).parent / "static" / "js" / "words.js").as_uri()
+    program = [shutil.which("node") or "", "--input-type=module", "-e", FACTORS, "--"]
+    done = subprocess.run(  # noqa: S603 - our own module
+        [*program, words, json.dumps(factors)], capture_output=True, text=True, check=True
+    )
+    shown = [float(line) for line in done.stdout.split()]
+    assert all(x - 1e-6 <= seen < 1.1 * x + 0.1 for x, seen in zip(factors, shown, strict=True)), (
+        shown
+    )
+    assert shown[-2:] == [3, 11]
+
+
 @pytest.mark.parametrize(
     "modules",
     [

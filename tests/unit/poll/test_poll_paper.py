@@ -15,13 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from deniable.cli import cli
+from deniable.display import factor_text
 from deniable.errors import ParameterError, ServiceError
 from deniable.poll.files import read_poll
 from deniable.poll.paper.kit import kit
 from deniable.poll.paper.paper_designs import paper_design
 from deniable.poll.paper.poster import poster
 from deniable.poll.paper.signed_file import read_printed_poll
-from deniable.poll.paper.words import after_hearing, factor_text
+from deniable.poll.paper.words import after_hearing
 from deniable.poll.publishing import open_poll
 from deniable.poll.questions import PollQuestion, read_question
 from deniable.queries.signed.keys import AnalystKey

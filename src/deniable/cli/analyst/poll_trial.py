@@ -14,6 +14,7 @@ import click
 
 from deniable.cli.helping import command
 from deniable.cli.output import say
+from deniable.display import factor_text
 from deniable.errors import MissingExtraError, ParameterError, ServiceError
 from deniable.poll.asking import expected_half_width, queries_of
 from deniable.poll.files import poll_text
@@ -194,7 +195,7 @@ def _announce(services: Services, opened: OpenPoll, folder: Path) -> None:
     halves = [(n, 100 * expected_half_width(opened.queries, n)) for n in counts]
     say(
         f"  Coins    epsilon {opened.epsilon:.2f}: odds change by a factor of"
-        f" {math.exp(opened.epsilon):.3g} at most"
+        f" {factor_text(math.exp(opened.epsilon))} at most"
     )
     say(
         "  Expect   "

@@ -7,11 +7,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+from deniable.display import factor_text
 from deniable.errors import ParameterError
 from deniable.mechanisms.protocols.direct import DirectEncoding
 from deniable.poll.hosted.platforms import Platform
 from deniable.poll.paper.style import page
-from deniable.poll.paper.words import escaped, factor_text
+from deniable.poll.paper.words import escaped
 from deniable.poll.poll import Poll
 from deniable.poll.questions import PollQuestion
 

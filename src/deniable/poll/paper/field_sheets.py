@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from deniable.display import factor_text
 from deniable.poll.paper.paper_designs import PaperDesign
-from deniable.poll.paper.words import day, escaped, factor_text, points
+from deniable.poll.paper.words import day, escaped, points
 from deniable.poll.poll import Poll
 from deniable.poll.questions import PollQuestion
 

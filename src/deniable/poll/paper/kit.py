@@ -5,6 +5,7 @@ Every figure is computed from the queries that are signed, or from the paper des
 
 from __future__ import annotations
 
+from deniable.display import factor_text
 from deniable.numerics import normal_quantile
 from deniable.poll.paper.drawings import flow_picture, odds_picture
 from deniable.poll.paper.field_sheets import field_sheets
@@ -15,7 +16,6 @@ from deniable.poll.paper.words import (
     after_hearing,
     day,
     escaped,
-    factor_text,
     odds_sentence,
     points,
 )

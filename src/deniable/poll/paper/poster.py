@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from deniable.display import factor_text
 from deniable.errors import ServiceError
 from deniable.poll.paper.drawings import coin_picture, qr_picture
 from deniable.poll.paper.signed_file import PrintedPoll
 from deniable.poll.paper.style import page
-from deniable.poll.paper.words import day, escaped, factor_text
+from deniable.poll.paper.words import day, escaped
 
 __all__ = ["poster"]
 

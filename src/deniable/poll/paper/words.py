@@ -6,25 +6,16 @@ import html
 import math
 from datetime import UTC, datetime
 
-__all__ = ["after_hearing", "day", "escaped", "factor_text", "odds_sentence", "points"]
+from deniable.display import factor_text
+
+__all__ = ["after_hearing", "day", "escaped", "odds_sentence", "points"]
 
 _ROUNDING = 1e-6
-_SMALL = 100
 
 
 def escaped(text: str) -> str:
     """The text, to be put into HTML."""
     return html.escape(text)
-
-
-def factor_text(factor: float) -> str:
-    """A factor, rounded up, for it is a bound.
-
-    >>> factor_text(2.9999999999), factor_text(2.7182818)
-    ('3', '2.72')
-    """
-    scale = 100 if factor < _SMALL else 1
-    return f"{math.ceil(factor * scale - _ROUNDING) / scale:,.10g}"
 
 
 def after_hearing(prior: int, factor: float) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from deniable.checks import check_confidence
-from deniable.display import Display, loss_text
+from deniable.display import Display, factor_text, loss_text
 from deniable.errors import MissingExtraError, SurveyError
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.design_file import estimate_designs
@@ -156,7 +156,7 @@ def _in_words(epsilon: float) -> str:
         return "The privacy loss epsilon is infinite: some answers rule out some truths."
     return (
         f"The privacy loss epsilon is {loss_text(epsilon)}: whatever a person reports, nobody's"
-        f" odds about the true answer change by more than a factor of {math.exp(epsilon):.3g}."
+        f" odds about the true answer change by more than a factor of {factor_text(math.exp(epsilon))}."
     )
 
 

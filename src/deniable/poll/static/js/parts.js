@@ -18,9 +18,9 @@ export const segmented = (name, title, options, value, change) => h("div", { cla
 export const choices = (name, options, isChosen, change, kind = "radio") =>
   options.map((text, i) => h("label", { class: "choice" }, h("input", { type: kind, name, value: String(i), checked: isChosen(i), "data-testid": `${name === "answer" ? "option" : name}-${i}`, on: { change: (event) => change(i, event.target) } }), h("span", null, text)));
 
-/** 100 squares: a belief of 10 in 100, and what it can become at most. */
+/** 100 squares: a belief of 10 in 100, and what it can become at most, rounded up. */
 export function odds(epsilon, prior = 0.1) {
-  const before = Math.round(100 * prior), after = Math.round(100 * most(prior, epsilon)), at = (i) => (i < before ? "before" : i < after ? "after" : "rest");
+  const before = Math.round(100 * prior), after = Math.ceil(100 * most(prior, epsilon) - 1e-6), at = (i) => (i < before ? "before" : i < after ? "after" : "rest");
   return h("figure", { class: "odds" },
     s("svg", { viewBox: "0 0 249 39", "aria-hidden": "true" }, Array.from({ length: 100 }, (_, i) => s("rect", { class: at(i), x: Math.floor(i / 4) * 10, y: (i % 4) * 10, width: 8.6, height: 8.6, rx: 1.6 }))),
     h("figcaption", null, h("p", null, t.likely), h("p", null, h("span", null, h("i", { class: "key before" }), t.before(num(before))), h("span", null, h("i", { class: "key after" }), t.after(num(after))))));

@@ -39,7 +39,11 @@ export const inLanguage = (lang) => ({ lang, dir: RIGHT_TO_LEFT.includes(lang.sp
 export const languageName = (code) => new Intl.DisplayNames([t.lang], { type: "language" }).of(code) ?? code;
 
 export const num = (x, digits = 0) => x.toLocaleString(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits });
-export const times = (x) => num(x, x < 10 && Math.abs(x - Math.round(x)) > 0.04 ? 1 : 0);
+/** A factor, rounded up: it is a bound. */
+export const times = (x) => {
+  const up = Math.ceil(10 * x - 1e-6) / 10;
+  return x < 10 ? num(up, Number.isInteger(up) ? 0 : 1) : num(Math.ceil(x - 1e-6));
+};
 export const pct = (x, digits = 0) => `${num(100 * x, digits)}\u202f%`;
 /** A day, from seconds since 1970. */
 export const day = (seconds) => new Date(seconds * 1000).toLocaleDateString(locale, { day: "numeric", month: "long", timeZone: "UTC" });

@@ -26,7 +26,7 @@ from deniable.client.device import Device
 from deniable.client.policy import Policy
 from deniable.client.receipts import Receipt, fault_words
 from deniable.client.sandbox.interface import BUSY
-from deniable.client.storage.store import Store
+from deniable.client.storage.store import Store, StoreTransaction
 from deniable.client.vaults.vault import Vault
 from deniable.privacy.ledger import Limit
 from deniable.queries.query import Query
@@ -221,7 +221,7 @@ def live(folder: Path, scenario: Scenario, contents: Contents, conduct: Conduct 
         logging.getLogger().removeHandler(listener)
     with store.transaction() as transaction:
         for table in LEDGER_TABLES:
-            seen.ledger[table] = transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            seen.ledger[table] = _rows(transaction, table)
     seen.reports = [body for proxy, _, body in network.bodies if proxy == proxies[-1]]
     return seen
 
@@ -259,6 +259,16 @@ def _unhurried(text: str) -> str:
     return text
 
 
+def _rows(transaction: StoreTransaction, table: str) -> list[tuple[Any, ...]]:
+    """The rows of a table of the store, without what is :func:`_unhurried`."""
+    rows = transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+    return [
+        tuple(_unhurried(cell) if isinstance(cell, str) else cell for cell in row)
+        for row in rows
+        if f"answers without data: {BUSY}" not in row
+    ]
+
+
 def _queue(store: Store) -> list[tuple[Any, ...]]:
     with store.transaction() as transaction:
         sql = "SELECT proxy, due, expires, length(record) FROM queue ORDER BY place"
@@ -272,13 +282,8 @@ def _stored(store: Store) -> tuple[tuple[str, int, int], ...]:
         for (table,) in transaction._db.execute(
             tables
         ).fetchall():  # the sums in row_checks are random
-            rows = transaction._db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
-            rows = [row for row in rows if f"answers without data: {BUSY}" not in row]
-            cells = [
-                cell if isinstance(cell, bytes) else _unhurried(str(cell))
-                for row in rows
-                for cell in row
-            ]
+            rows = _rows(transaction, table)
+            cells = [cell if isinstance(cell, bytes) else str(cell) for row in rows for cell in row]
             found.append((table, len(rows), sum(map(len, cells))))
     return tuple(found)
 

@@ -43,6 +43,8 @@ LEAST = 1e-3
 coins are never certain."""
 
 
+_ROUNDING = 1e-10
+"""An eigenvalue of a correlation that is below 0 by no more is 0."""
 LARGEST_COVARIANCE = 512
 """Up to this many labels, an Estimate keeps the whole covariance matrix; beyond it, the
 diagonal."""
@@ -90,12 +92,17 @@ def without_negative_eigenvalues(covariance: _Floats) -> _Floats:
     spread = np.sqrt(np.diagonal(covariance))
     scale = np.where(spread > 0, spread, 1.0)
     correlation = covariance / np.outer(scale, scale)
-    # diagonally dominant, as when the coins' noise is large
+    # Diagonally dominant, as when the coins' noise is large; or by rows as they are, as every
+    # multinomial covariance is (its rows sum to 0). Both without a factorisation, whose time varies
+    # fifty-fold with the threads of the linear algebra library on a busy computer.
     if np.abs(correlation).sum(axis=1).max() <= 2:
+        return covariance
+    dominated = np.abs(covariance).sum(axis=1) <= (2 + _ROUNDING) * np.diagonal(covariance)
+    if dominated.all():
         return covariance
     # a tenth of the cost of eigenvalues, which are rarely needed
     with suppress(np.linalg.LinAlgError):
-        np.linalg.cholesky(correlation + 1e-10 * np.eye(len(correlation)))
+        np.linalg.cholesky(correlation + _ROUNDING * np.eye(len(correlation)))
         return covariance
     weights, directions = np.linalg.eigh(correlation)
     proper = (directions * np.maximum(weights, 0)) @ directions.T

@@ -72,6 +72,10 @@ class GraphStatistic(Statistic):
         drowning = self.ratio is not None and not denominator_visible(self.ratio, CLEAR)
         return "at least" if self.lost or self.wide or drowning else "as stated"
 
+    def covers_more(self, confidence: float = 0.95) -> bool:
+        """Whether the interval covers at least, not just, as often as stated."""
+        return self.coverage != "as stated" or super().covers_more(confidence)
+
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Low and high, which cover the true figure with the given probability; see
         :attr:`coverage`.

@@ -32,7 +32,7 @@ _COUNTING_ROWS = 1 << 16
 
 
 def joint(
-    mechanisms: Mapping[str, Randomizer], reports: Any, population: int | None = None
+    mechanisms: Mapping[str, Randomizer], reports: Any = None, population: int | None = None
 ) -> Table:
     """The joint distribution of several attributes of the same people, each randomized by its own
     mechanism.
@@ -64,17 +64,7 @@ def joint(
     >>> table.conditional("stress", given="smoker").proportions.round(2).tolist()
     [[0.99, 0.01], [0.5, 0.5]]
     """
-    if not hasattr(mechanisms, "items"):
-        kind = type(mechanisms).__name__
-        raise ParameterError(
-            "mechanisms",
-            kind,
-            "must be a mapping from attributes to mechanisms, and reports one from them too",
-        )
-    if not mechanisms:
-        raise ParameterError(
-            "mechanisms", mechanisms, "must name at least one attribute and its mechanism"
-        )
+    _check_given(mechanisms, reports)
     attributes = [
         attribute(name, mechanism, _column(reports, name)) for name, mechanism in mechanisms.items()
     ]
@@ -107,6 +97,27 @@ def joint(
         mechanism=" x ".join(a.mechanism for a in attributes),
         epsilon=math.fsum(a.epsilon for a in attributes),
     )
+
+
+def _check_given(mechanisms: Any, reports: Any) -> None:
+    if not hasattr(mechanisms, "items"):
+        kind = type(mechanisms).__name__
+        raise ParameterError(
+            "mechanisms",
+            kind,
+            "must be a mapping from attributes to mechanisms, and reports one from them too",
+        )
+    if not mechanisms:
+        raise ParameterError(
+            "mechanisms", mechanisms, "must name at least one attribute and its mechanism"
+        )
+    # without a default, one argument alone would end in Python's own TypeError
+    if not (hasattr(reports, "keys") or hasattr(reports, "columns")):
+        raise ParameterError(
+            "reports",
+            None if reports is None else type(reports).__name__,
+            "must be a mapping or a data frame with the reports of each attribute",
+        )
 
 
 def _column(reports: Any, name: str) -> Any:

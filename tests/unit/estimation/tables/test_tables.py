@@ -486,3 +486,11 @@ def test_reports_in_place_of_the_mechanisms_are_refused_with_the_rule() -> None:
         match="mechanisms = 'Reports' must be a mapping from attributes to mechanisms",
     ):
         joint(reports, reports)  # type: ignore[arg-type]
+    for missing, shown in ((None, "None"), (5, "'int'"), (reports, "'Reports'")):
+        with pytest.raises(
+            ParameterError,
+            match=f"reports = {shown} must be a mapping or a data frame with the reports of each",
+        ):
+            joint({"a": first}, missing)
+    with pytest.raises(ParameterError, match="reports = None must be a mapping or a data frame"):
+        joint({"a": first})

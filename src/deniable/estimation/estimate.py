@@ -93,6 +93,8 @@ class Estimate(OrderedStatistics, Result):
     conservative: bool = False
     """Whether the variance is an upper bound, so that intervals cover at least as often as
     stated."""
+    _replayed: frozenset[object] = frozenset()
+    """The permanent answers whose replays it was solved from, as long as they are in memory."""
 
     COMPUTED = IntervalFields
     KEYS: ClassVar[Mapping[str, str]] = {

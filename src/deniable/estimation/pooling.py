@@ -114,7 +114,8 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     unbiased to first order. Batches of a general matrix have no such function; then each batch has
     one weight, from its summed variance.
 
-    The batches contain different people. In a finite population, the same for all, they are parts
+    The batches contain different people; replays of the same permanent answers are refused, as far
+    as they are known (:meth:`BasicRappor.estimate` takes them together). In a finite population, the same for all, they are parts
     of one sample, and the error bars account for it. `epsilon` is the largest of the batches'; a
     person in several of them loses the sum.
 
@@ -187,7 +188,19 @@ def check_poolable(estimates: Sequence[Any]) -> list[Estimate]:
                 estimate.notes[-1],
                 "is not an unbiased estimate: pool first, then make it consistent",
             )
+    origins = _origins(estimates)
+    if len(set(origins)) < len(origins):
+        raise ParameterError(
+            "estimates",
+            f"{len(estimates)} estimates",
+            "must not be of replays of the same permanent answers, which repeat their noise: give"
+            " all reports to one estimate(), as a list",
+        )
     return list(estimates)
+
+
+def _origins(estimates: Sequence[Estimate]) -> list[object]:
+    return [origin for estimate in estimates for origin in estimate._replayed]
 
 
 def welch_satterthwaite(terms: Sequence[_Floats], parts: Sequence[Estimate]) -> _Floats:
@@ -309,6 +322,7 @@ def _description(parts: Sequence[Estimate], note: str) -> dict[str, Any]:
         "sampled_epsilon": None if least is None else least.sampled_epsilon,
         "sampled_delta": None if least is None else least.sampled_delta,
         "sampled_crowd": None if least is None else least.sampled_crowd,
+        "_replayed": frozenset(_origins(parts)),
         "window": (
             None
             if None in windows

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,33 @@ _NODES = 41
 """The log-likelihood of 30 clusters is then right to 1e-7, with sigma = 2 in log-odds and small
 clusters to 1e-4."""
 _MODE_STEPS = 12
+
+
+@cache
+def _quadrature() -> tuple[_Floats, _Floats]:
+    """Nodes and weights of Gauss and Hermite."""
+    nodes, weights = np.polynomial.hermite.hermgauss(_NODES)
+    return nodes, weights
+
+
+class _Nodes(NamedTuple):
+    """The people, in the order of the clusters, at each of the nodes."""
+
+    terms: _Floats
+    """The logarithm of each cluster's likelihood."""
+    posterior: _Floats
+    """The weight of each of a cluster's nodes given the reports."""
+    mass: _Floats
+    """The same, in one row per person, as all that follow."""
+    design: _Floats
+    u: _Floats
+    by_eta: _Floats
+    """The first derivative of P(report) by the log-odds, divided by P(report)."""
+    curve: _Floats
+    """The second, likewise."""
+    by_rate: _Floats
+    cross: _Floats
+    """By the rate, and by the rate and the log-odds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,39 +98,49 @@ class RandomInterceptModel:
         return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
 
     def evaluate(self, parameters: _Floats) -> tuple[_Floats, _Floats]:
+        at = self._nodes(parameters)
+        if at is None:
+            return np.full(self.n_clusters, -np.inf), np.zeros((self.n_clusters, parameters.size))
+        by_eta = at.mass * at.by_eta
+        scores = [self._sum(at.design * by_eta.sum(axis=1)[:, None])]
+        if self.people.has_rate:
+            scores.append(self._sum((at.mass * at.by_rate).sum(axis=1))[:, None])
+        scores.append(self._sum((by_eta * at.u).sum(axis=1))[:, None])
+        return at.terms, np.hstack(scores)
+
+    def _nodes(self, parameters: _Floats) -> _Nodes | None:
+        """The people at the nodes of their cluster; None where the parameters are impossible."""
         model, sigma = self.people, float(parameters[-1])
         design = model.design[self._order]
         yes, no = (part[self._order] for part in model.channels(parameters[:-1]))
         eta = design @ parameters[: design.shape[1]]
-        impossible = np.full(self.n_clusters, -np.inf), np.zeros((self.n_clusters, parameters.size))
         if min(yes.min(), no.min()) < 0 or np.maximum(yes, no).min() <= 0:
-            return impossible
+            return None
         mode, width = self._modes(eta, yes, no, sigma)
-        nodes, weights = np.polynomial.hermite.hermgauss(_NODES)
+        nodes, weights = _quadrature()
         u = mode[:, None] + np.sqrt(2) * width[:, None] * nodes
         at = np.repeat(u, self._sizes, axis=0)
-        p, slope, _, proportion = binary_terms(eta[:, None] + sigma * at, yes[:, None], no[:, None])
+        p, slope, curve, proportion = binary_terms(
+            eta[:, None] + sigma * at, yes[:, None], no[:, None]
+        )
         if p.min() <= 0:
-            return impossible
+            return None
         heights = self._sum(np.log(p)) - u**2 / 2 + nodes**2 + np.log(weights)
         top = heights.max(axis=1, keepdims=True)
         parts = np.exp(heights - top)
-        terms = top[:, 0] + np.log(parts.sum(axis=1) * width / np.sqrt(np.pi))
-        mass = np.repeat(parts / parts.sum(axis=1, keepdims=True), self._sizes, axis=0)
-        by_eta = mass * slope / p
-        scores = [self._sum(design * by_eta.sum(axis=1)[:, None])]
-        if model.has_rate:
-            yes_slope, no_slope = (
-                model.yes[self._order, 1][:, None],
-                model.no[self._order, 1][:, None],
-            )
-            scores.append(
-                self._sum(
-                    (mass * (no_slope + (yes_slope - no_slope) * proportion) / p).sum(axis=1)
-                )[:, None]
-            )
-        scores.append(self._sum((by_eta * at).sum(axis=1))[:, None])
-        return terms, np.hstack(scores)
+        posterior = parts / parts.sum(axis=1, keepdims=True)
+        yes_slope, no_slope = (part[self._order, 1][:, None] for part in (model.yes, model.no))
+        return _Nodes(
+            terms=top[:, 0] + np.log(parts.sum(axis=1) * width / np.sqrt(np.pi)),
+            posterior=posterior,
+            mass=np.repeat(posterior, self._sizes, axis=0),
+            design=design,
+            u=at,
+            by_eta=slope / p,
+            curve=curve / p,
+            by_rate=(no_slope + (yes_slope - no_slope) * proportion) / p,
+            cross=(yes_slope - no_slope) * proportion * (1 - proportion) / p,
+        )
 
     def _modes(
         self, eta: _Floats, yes: _Floats, no: _Floats, sigma: float
@@ -122,8 +160,37 @@ class RandomInterceptModel:
                 break
         return mode, 1 / np.sqrt(curvature)
 
-    def information(self, parameters: _Floats, weights: _Floats | None) -> None:
-        return None
+    def information(self, parameters: _Floats, weights: _Floats | None) -> _Floats:
+        """Louis' identity: given u the second derivatives have a closed form; minus their mean, less
+        the covariance of the scores given u, both over u given the reports.
+
+        By differences of scores it would take two integrals per parameter.
+        """
+        at = self._nodes(parameters)
+        if at is None:
+            return np.full((parameters.size, parameters.size), np.nan)
+        of_cluster = np.ones(self.n_clusters) if weights is None else weights
+        mass = at.mass * np.repeat(of_cluster, self._sizes)[:, None]
+        by_eta = mass * (at.curve - at.by_eta**2)
+        # of every predictor of eta: the covariates, the rate (which is none), and u
+        beta = at.design.shape[1]
+        total = np.zeros((parameters.size, parameters.size))
+        total[:beta, :beta] = at.design.T @ (at.design * by_eta.sum(axis=1)[:, None])
+        total[:beta, -1] = total[-1, :beta] = at.design.T @ (by_eta * at.u).sum(axis=1)
+        total[-1, -1] = (by_eta * at.u**2).sum()
+        if self.people.has_rate:
+            mixed = mass * (at.cross - at.by_eta * at.by_rate)
+            total[:beta, beta] = total[beta, :beta] = at.design.T @ mixed.sum(axis=1)
+            total[beta, -1] = total[-1, beta] = (mixed * at.u).sum()
+            total[beta, beta] = -(mass * at.by_rate**2).sum()
+        columns = [self._sum(at.by_eta * column[:, None]) for column in at.design.T]
+        if self.people.has_rate:
+            columns.append(self._sum(at.by_rate))
+        scores = np.stack([*columns, self._sum(at.by_eta * at.u)], axis=2)
+        centred = scores - (at.posterior[:, :, None] * scores).sum(axis=1, keepdims=True)
+        spread = centred * (at.posterior * of_cluster[:, None])[:, :, None]
+        total += np.tensordot(spread, centred, axes=([0, 1], [0, 1]))
+        return -total
 
     def alternatives(self) -> Iterator[Model] | None:
         return None

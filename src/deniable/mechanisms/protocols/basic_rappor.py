@@ -20,6 +20,7 @@ from deniable.mechanisms.protocols.permanent import (
     flip_within,
 )
 from deniable.mechanisms.protocols.unary import UnaryReports
+from deniable.mechanisms.reports import Tally
 from deniable.randomness import ONE, Source
 
 __all__ = ["BasicRappor"]
@@ -130,8 +131,9 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
         """
         tally = self.gather(reports)
         times = self.rounds(tally, rounds)
+        origins = frozenset(tally.replays) if isinstance(tally, Tally) else frozenset()
         if times == 1:
-            return super().estimate(tally, population)
+            return dataclasses.replace(super().estimate(tally, population), _replayed=origins)
         n = max(2, round(tally.n / times))
         population = solving.check_population(population, n)
         (a, b), (p, q) = self.channel(), (self._steps.p / ONE, self._steps.q / ONE)
@@ -150,4 +152,6 @@ class BasicRappor(MemoizedMechanism, UnaryReports):
             " all replays of a person"
         )
         found = self.describe(moments, n, population, (note,))
-        return dataclasses.replace(found, support=None, epsilon=self.lifetime_epsilon)
+        return dataclasses.replace(
+            found, support=None, epsilon=self.lifetime_epsilon, _replayed=origins
+        )

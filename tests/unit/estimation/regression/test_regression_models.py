@@ -401,6 +401,48 @@ def test_random_intercepts_have_the_integrated_likelihood_and_its_maximum() -> N
             assert negative(moved) > negative(at)
 
 
+def test_a_fit_settles_where_the_integrals_are_less_exact_than_its_steps() -> None:
+    """The 192nd of the surveys with sigma = 1.5: at its maximum, sigma = 2.33, the quadrature is right
+    to 1e-6, and halved steps climbed its error."""
+    survey, rng, cluster = ForcedResponse(0.75, 1 / 8), np.random.default_rng(32), np.arange(500)
+    cluster = cluster // 10
+    for _ in range(192):
+        x = rng.normal(size=500)
+        eta = -0.4 + 0.8 * x + rng.normal(0, 1.5, 50)[cluster]
+        truth, coins = rng.random(500) < expit(eta), rng.random(500)
+    said = np.where(coins > np.where(truth, 1 / 8, 7 / 8), "yes", "no")
+    fit = regress(survey, said, x, random_intercept=cluster)
+    assert fit.rates["sigma"] == pytest.approx(2.332, abs=0.01)
+    assert fit.log_likelihood == pytest.approx(-308.444095, abs=1e-5)
+
+
+@pytest.mark.parametrize("rate", [None, 0.65])
+def test_the_information_of_random_intercepts_is_the_derivative_of_their_scores(
+    rate: float | None,
+) -> None:
+    """By central differences, whose own error is of the order of 1e-8."""
+    rng = np.random.default_rng(9)
+    x, cluster = covariates(rng, 60), rng.integers(0, 7, 60)
+    said = rng.integers(0, 2, 60)
+    channel = np.array([[0.8, 0.25], [0.2, 0.75]])[said]
+    slope = np.zeros(60) if rate is None else np.where(said == 1, 0.15, -0.15)
+    people = BinaryModel(
+        np.column_stack([np.ones(60), x]),
+        np.column_stack([channel[:, 1], slope]),
+        np.column_stack([channel[:, 0], -slope / 2]),
+        has_rate=rate is not None,
+    )
+    model = RandomInterceptModel(people, cluster)
+    at = np.array([*BETA, *([] if rate is None else [rate]), 0.9])
+    for weights in (None, rng.uniform(0.5, 2, 7)):
+        own = np.ones(7) if weights is None else weights
+        differences = [
+            own @ (model.evaluate(at - step)[1] - model.evaluate(at + step)[1]) / 2e-5
+            for step in 1e-5 * np.eye(at.size)
+        ]
+        np.testing.assert_allclose(model.information(at, weights), differences, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_without_spread_between_clusters_a_random_intercept_changes_nothing() -> None:
     survey, x, reports, cluster = grouped(25, 8, 0.0)

@@ -21,8 +21,10 @@ from deniable import (
     PermanentAnswer,
     Rappor,
     Reports,
+    combine,
     every_path,
     seeded_source,
+    stratified,
 )
 from deniable.errors import (
     DeniableError,
@@ -237,6 +239,21 @@ def test_ten_rounds_of_replays_are_estimated_with_the_noise_they_share(
     assert (np.abs(inside / trials - 0.95) < 0.02).all()  # 3.5 standard errors
     assert (np.abs(off / trials - 1) < 0.15).all()
     assert naive.max() / trials < 0.92
+
+
+def test_estimates_of_replays_are_not_pooled_as_if_of_different_people() -> None:
+    """Ten rounds of the same people, combined as if of others, covered 85 to 88 %."""
+    mechanism, source = BasicRappor(3, 0.5, 0.25, 0.75), seeded_source(9)
+    first, second = (mechanism.permanent([0, 1, 2] * 50, source) for _ in range(2))
+    one, again = (mechanism.estimate(mechanism.replay(first, source)) for _ in range(2))
+    other = mechanism.estimate(mechanism.replay(second, source))
+    both = combine([one, other])
+    assert both.n == 300
+    for parts in ([one, again], [both, again]):
+        with pytest.raises(ParameterError, match="replays of the same permanent answers"):
+            combine(parts)
+        with pytest.raises(ParameterError, match="replays of the same permanent answers"):
+            stratified(parts, [1_000, 1_000])
 
 
 def test_replays_are_recognized_however_they_are_collected() -> None:

@@ -202,9 +202,9 @@ def _read_pilot(path: Path, layout: TableFormat | None) -> dict[str, _Seen]:
 def _described(given: Mapping[str, str] | FormQuestion, seen: _Seen | None) -> _Proposal:
     if not isinstance(given, FormQuestion):
         return _from_dictionary(given, seen)
-    if given.interval:
+    if given.limits:
         note = "The range is that of the form."
-        return _Proposal([], [note], given.interval, integers=given.integers)
+        return _Proposal([], [note], given.limits, integers=given.integers)
     if not given.several:
         return _from_dictionary(given.labels, seen)
     labels = _from_dictionary(given.labels, None)

@@ -84,7 +84,7 @@ def test_the_process_that_checks_loads_the_rules_and_the_walls_and_nothing_else_
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=True)  # noqa: S603 - our own code
     loaded = (
         "deniable deniable.sql deniable.sql.compile_main deniable.sql.confinement"
-        " deniable.sql.guard"
+        " deniable.sql.guard deniable.sql.limits"
     )
     assert done.stderr == loaded
 

@@ -1,6 +1,6 @@
 """The parent's side of the sandbox's process: starts it, fills it, queries it, and ends it.
 
-The process is a bare interpreter that loads five files of this package, with an empty environment,
+The process is a bare interpreter that loads six files of this package, with an empty environment,
 no descriptors but its pipes, and nothing of the vault but what it is given.
 """
 

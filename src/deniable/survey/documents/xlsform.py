@@ -31,7 +31,7 @@ class FormQuestion:
     labels: dict[str, str] = field(default_factory=dict)
     """What each means, by its name in the answers."""
     several: bool = False
-    interval: tuple[float, float] | None = None
+    limits: tuple[float, float] | None = None
     integers: bool = False
 
 
@@ -65,7 +65,7 @@ def read_form(path: Path) -> dict[str, FormQuestion] | None:
             limits = {sign: float(number) for sign, number in _BOUND.findall(row["constraint"])}
             if {">=", "<="} <= set(limits) and limits[">="] < limits["<="]:
                 found[row["name"]] = FormQuestion(
-                    interval=(limits[">="], limits["<="]), integers=_NUMBERS[row["type"]]
+                    limits=(limits[">="], limits["<="]), integers=_NUMBERS[row["type"]]
                 )
     return found
 

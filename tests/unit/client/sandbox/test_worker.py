@@ -491,7 +491,7 @@ def test_an_import_of_the_reader_is_noticed(planted: str) -> None:
     assert openers(f"{device}\n{planted}\n")
 
 
-def test_the_process_loads_five_files_of_this_package(
+def test_the_process_loads_six_files_of_this_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dump = (
@@ -511,5 +511,6 @@ def test_the_process_loads_five_files_of_this_package(
         "queries.columns.bucket_index",
         "sql.confinement",
         "sql.guard",
+        "sql.limits",
     }
     assert loaded == {f"deniable.{name}" for name in files | {"client", "queries", "sql"}}

@@ -19,6 +19,7 @@ from deniable.errors import (
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.protocols.multiple_choice import MultipleChoice
 from deniable.mechanisms.questionnaire import Questionnaire
+from deniable.mechanisms.values import ValueReports
 from deniable.randomness import Source, system_source
 from deniable.survey.columns import write_questionnaire
 from deniable.survey.reading import CheckHeader, Chunk, check_file, read_chunks
@@ -210,7 +211,12 @@ def randomize_file(
     check_header = None if again else refuse_marked
     names = [*mechanisms, *keep, MARK]
     with ExitStack() as stack:
-        write = stack.enter_context(table_writer(output, names))
+        labels = {
+            name: mechanism.report_domain.labels
+            for name, mechanism in mechanisms.items()
+            if isinstance(mechanism, ValueReports)
+        }
+        write = stack.enter_context(table_writer(output, names, labels))
         if not keep_order:
             write = stack.enter_context(in_random_order(write, names, source or system_source()))
         for file, chunk, left_out in complete_chunks(

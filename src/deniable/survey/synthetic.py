@@ -120,7 +120,7 @@ def synthesize_file(
     survey = estimate_file(paths, asked, tables=pairs, missing=missing, layout=layout)
     model = _Model(names, survey)
     drawn = model.draw(survey.n if rows is None else rows, np.random.default_rng(seed))
-    with table_writer(output, names) as write:
+    with table_writer(output, names, {name: survey[name].labels for name in names}) as write:
         write({name: [survey[name].labels[at] for at in drawn[name]] for name in names})
     left_out = tuple(name for name in asked.mechanisms if name not in names)
     return model.summary(drawn, asked.epsilon, left_out)

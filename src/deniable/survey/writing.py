@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -31,9 +31,15 @@ Write = Callable[[dict[str, list[Any]]], None]
 
 
 @contextmanager
-def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
+def table_writer(
+    output: Path, columns: Sequence[str], labels: Mapping[str, Sequence[Any]] | None = None
+) -> Iterator[Write]:
     """A function that appends rows; what it wrote takes the output's place, or goes to standard
-    output, only if all went well."""
+    output, only if all went well.
+
+    `labels` are those that a column's cells may have, in their order: Stata and SPSS store them as
+    codes, which are then the same in all files.
+    """
     if kind_of(output) == "excel":
         raise SurveyError(
             f"{output}: Excel files are only read; name the output .csv, .tsv, .parquet, .dta"
@@ -55,7 +61,7 @@ def table_writer(output: Path, columns: Sequence[str]) -> Iterator[Write]:
                 with _parquet_writer(partial, columns) as write:
                     yield write
             elif kind_of(output) in _WHOLE:
-                with _whole_writer(partial, output, columns) as write:
+                with _whole_writer(partial, output, columns, labels or {}) as write:
                     yield write
             else:
                 with partial.open("wb") as file, _text_writer(file, output, columns) as write:
@@ -119,7 +125,9 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[Write]:
 
 
 @contextmanager
-def _whole_writer(partial: Path, output: Path, columns: Sequence[str]) -> Iterator[Write]:
+def _whole_writer(
+    partial: Path, output: Path, columns: Sequence[str], labels: Mapping[str, Sequence[Any]]
+) -> Iterator[Write]:
     """Files of statistics programs are written at once, from memory; texts are stored as numbers
     with value labels."""
     try:
@@ -135,7 +143,8 @@ def _whole_writer(partial: Path, output: Path, columns: Sequence[str]) -> Iterat
     yield write
     save, rule = _WHOLE[kind_of(output)]
     try:
-        save(pd.DataFrame({name: _series(pd, cells[name]) for name in columns}), partial)
+        frame = pd.DataFrame({name: _series(pd, cells[name]) for name in columns})
+        save(frame, partial, {name: _codes(frame[name], labels.get(name, ())) for name in columns})
     except MissingExtraError:
         raise
     except Exception:  # what pandas and pyreadstat raise may quote a cell
@@ -153,22 +162,32 @@ def _series(pd: Any, cells: list[Any]) -> Any:
     return pd.Series(texts, dtype=object)
 
 
+def _codes(column: Any, labels: Sequence[Any]) -> list[str]:
+    """The texts of a column in the order of their codes: the labels', and then the alphabet's."""
+    if column.dtype != object:
+        return []
+    known = list(map(cell_text, labels))
+    return [*known, *sorted(set(column.dropna()) - set(known))]
+
+
 def _is_number(cell: Any) -> bool:
     if isinstance(cell, str):  # 007 is not 7, and a float has 15 digits
         return len(cell) <= _DIGITS and bool(re.fullmatch(NUMBER, cell)) and not _CODE.match(cell)
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
-def _save_stata(frame: Any, path: Path) -> None:
+def _save_stata(frame: Any, path: Path, codes: Mapping[str, list[str]]) -> None:
+    from pandas import CategoricalDtype  # noqa: PLC0415 - an extra
+
     for name in frame.columns:
         if frame[name].dtype == object:
-            frame[name] = frame[name].astype("category")
+            frame[name] = frame[name].astype(CategoricalDtype(codes[name]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a name that Stata cannot have would be changed
         frame.to_stata(path, write_index=False)
 
 
-def _save_spss(frame: Any, path: Path) -> None:
+def _save_spss(frame: Any, path: Path, codes: Mapping[str, list[str]]) -> None:
     try:
         import pyreadstat  # noqa: PLC0415 - an extra
     except ImportError:
@@ -176,20 +195,19 @@ def _save_spss(frame: Any, path: Path) -> None:
     labels: dict[str, dict[int | float, str]] = {}
     for name in frame.columns:
         if frame[name].dtype == object:
-            texts = sorted(set(frame[name].dropna()))
+            texts = codes[name]
             # rows of bits in hexadecimal are not labels
             if len(texts) <= _MOST_LABELS and all(
                 len(text.encode()) <= _LABEL_BYTES for text in texts
             ):
-                codes = {text: code for code, text in enumerate(texts, 1)}
-                labels[name] = {code: text for text, code in codes.items()}
-                frame[name] = frame[name].map(codes)
+                labels[name] = dict(enumerate(texts, 1))
+                frame[name] = frame[name].map({text: at for at, text in labels[name].items()})
     pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
 
 
 _MOST_LABELS, _LABEL_BYTES = 200, 120
 """SPSS cuts longer value labels."""
-_WHOLE: dict[str, tuple[Callable[[Any, Path], None], str]] = {
+_WHOLE: dict[str, tuple[Callable[[Any, Path, Mapping[str, list[str]]], None], str]] = {
     "stata": (
         _save_stata,
         "names must be valid in Stata (letters, digits and underscores, at most 32)",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.figure import Figure
 
 from deniable import CheaterDetection, Crosswise, DirectQuestion, Kuk
 from deniable.cli import cli
@@ -51,6 +52,29 @@ def test_designs_are_read_from_a_text() -> None:
     assert design_from_text("Kuk:p1=4/5,p2=3/10,draws=5") == Kuk(4 / 5, 3 / 10, draws=5)
     assert design_from_text("Warner:epsilon=1.5").epsilon == pytest.approx(1.5, abs=1e-6)
     assert design_from_text("Scrambling:addend=-1|0|1").addend.numbers == (-1.0, 0.0, 1.0)
+
+
+def test_no_legend_of_a_plot_is_inside_its_axes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+
+    def keep(figure: Figure, path: Path, **_: object) -> None:
+        figure.canvas.draw()
+        drawn.append(figure)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    plot = ["--plot", str(tmp_path / "p.png")]
+    assert run("Crosswise:p=1/4", "--value", "0.1", *plot).exit_code == 0
+    plan = ["plan", "--population", "100000", "--sampled-epsilon", "0.7", "--cv", "0.05"]
+    assert CliRunner().invoke(cli, [*plan, *plot]).exit_code == 0
+    for figure in drawn:
+        (legend,) = figure.legends
+        assert all(axes.get_legend() is None for axes in figure.axes)
+        for axes in figure.axes:
+            assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+        assert "'" not in figure.axes[0].get_title()
+    assert len(drawn) == 2
 
 
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:

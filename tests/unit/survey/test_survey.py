@@ -333,6 +333,8 @@ def test_the_plot_is_a_picture_and_the_installed_command_runs(tmp_path: Path) ->
         check=True,
     )
     assert "Wrote 500 randomized rows" in done.stdout
+    assert "  city: direct encoding of 3 labels, epsilon 2\n" in done.stdout
+    assert "  smokes: binary response (p = 0.5, q = 0.5), epsilon 1.099\n" in done.stdout
     plot = tmp_path / "plot.png"
     subprocess.run(  # noqa: S603
         [*command, "estimate", output, "-t", "city,smokes", "--plot", plot],

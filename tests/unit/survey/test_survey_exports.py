@@ -166,6 +166,24 @@ def test_spss_files_are_read_with_labels_and_missing_values_and_written_with_lab
 
 
 @pytest.mark.parametrize("kind", ["sav", "dta"])
+def test_labels_have_the_codes_of_their_order_even_those_that_nobody_reported(
+    tmp_path: Path, kind: str
+) -> None:
+    """By the alphabet, "daily" would come before "never", and codes would differ between files."""
+    often = DirectEncoding(["never", "weekly", "daily", "always"], 30.0)
+    (tmp_path / "a.csv").write_text("often\n" + "daily\nnever\nweekly\n" * 5)
+    randomize_file(tmp_path / "a.csv", tmp_path / f"r.{kind}", {"often": often}, keep_order=True)
+    read = pyreadstat.read_sav if kind == "sav" else pyreadstat.read_dta
+    written, found = read(str(tmp_path / f"r.{kind}"))
+    first = 1 if kind == "sav" else 0
+    assert found.variable_value_labels["often"] == {
+        first: "never", first + 1: "weekly", first + 2: "daily", first + 3: "always"
+    }  # fmt: skip
+    assert list(written["often"][:3]) == [first + 2, first, first + 1]
+    assert estimate_file(tmp_path / f"r.{kind}")["often"].proportions[3] == pytest.approx(0)
+
+
+@pytest.mark.parametrize("kind", ["sav", "dta"])
 def test_texts_that_are_numbers_are_written_as_numbers_and_codes_as_texts(
     tmp_path: Path, kind: str
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deniable.errors import MissingExtraError, ParameterError
+from deniable.mechanisms.designs.text import in_words
 from deniable.planning import Plan, trade_off
 
 __all__ = ["draw"]
@@ -50,7 +51,7 @@ def draw(made: Plan, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     x = [budget(other) for other in curve]
     left.plot(x, [seen(other) for other in curve], color="#1f5a8a")
-    left.plot([budget(made)], [seen(made)], "o", color="#c2410c", label="this plan")
+    left.plot([budget(made)], [seen(made)], "o", color="#c2410c")
     left.set_ylabel(_LABELS[kind].format(proportion=100 * made.proportion))
     right.plot(
         x,
@@ -77,8 +78,11 @@ def draw(made: Plan, path: Path) -> None:
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.7g}"))
             axis.set_minor_formatter(NullFormatter())
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(frameon=False)
-    figure.suptitle(f"{type(made.mechanism).__name__}, {made.population:,} people")
+    # outside, where no curve passes; the plan is the same point in both panels
+    figure.legend(
+        *right.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
+    figure.suptitle(f"{in_words(type(made.mechanism).__name__)}, {made.population:,} people")
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:

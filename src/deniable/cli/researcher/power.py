@@ -11,7 +11,7 @@ import numpy as np
 from deniable.cli.helping import command
 from deniable.cli.output import emit, output_options
 from deniable.errors import MissingExtraError, ParameterError
-from deniable.mechanisms.designs.text import design_from_text
+from deniable.mechanisms.designs.text import design_from_text, in_words
 from deniable.planning.design_power import DesignPower, design_power, design_sample_size
 from deniable.planning.study import people_to_invite
 
@@ -148,9 +148,10 @@ def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], pa
     axes.set_ylabel("power (%)")
     axes.set_ylim(0, 102)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(loc="outside lower center", frameon=False)
     axes.set_title(
-        f"{found.design}\n{found.parameter} = {found.value:g} against {found.null:g}", fontsize=9
+        f"{in_words(found.design)}\n{found.parameter} = {found.value:g} against {found.null:g}",
+        fontsize=9,
     )
     try:
         figure.savefig(path, dpi=150)

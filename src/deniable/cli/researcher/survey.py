@@ -36,6 +36,7 @@ from deniable.cli.researcher.survey_options import (
 from deniable.errors import SurveyError, SurveyWarning
 from deniable.estimation.estimate import Estimate
 from deniable.estimation.tables.table import Table
+from deniable.mechanisms.designs.text import mechanism_in_words
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey import Survey, estimate_file, randomize_file
 from deniable.survey.files import Missing, columns_file
@@ -125,7 +126,9 @@ def _randomized_lines(
     ]
     for name, mechanism in given.mechanisms.items():
         about = f" (of one answer {_loss(given.answer_epsilon(name))})" if given.fake else ""
-        lines.append(f"  {name}: {mechanism!r}, epsilon {_loss(mechanism.epsilon)}{about}")
+        lines.append(
+            f"  {name}: {mechanism_in_words(mechanism)}, epsilon {_loss(mechanism.epsilon)}{about}"
+        )
     if given.fake or given.sampled:
         lines.append(f"{given.kind[0].upper()}{given.kind[1:]}.")
     lines.append(_row_loss(given, keep))

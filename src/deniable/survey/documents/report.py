@@ -27,6 +27,7 @@ from typing import Any
 from deniable.checks import check_confidence
 from deniable.display import Display, factor_text, loss_text
 from deniable.errors import MissingExtraError, SurveyError
+from deniable.mechanisms.designs.text import in_words
 from deniable.mechanisms.questionnaire import Questionnaire
 from deniable.survey.design_file import estimate_designs
 from deniable.survey.documents.report_formats import (
@@ -105,7 +106,7 @@ def _blocks(asked: Mapping[str, Any], folder: Path, confidence: float) -> Iterat
     for name, estimate in designs.items():
         people = " + ".join(f"{n:,}" for n in estimate.n)
         yield Paragraph(
-            f"{name} was asked with the design {estimate.design}, of {people} people."
+            f"{name} was asked with the design {in_words(estimate.design)}, of {people} people."
             f" {_in_words(estimate.epsilon)}"
         )
     yield Heading("Estimates")
@@ -142,7 +143,7 @@ def _methods(questionnaire: Questionnaire) -> Iterator[Block]:
         rows.append(
             (
                 name,
-                type(mechanism).__name__,
+                in_words(type(mechanism).__name__),
                 f"{len(mechanism.labels):,}" if mechanism.labels else "any text",
                 shown,
             )

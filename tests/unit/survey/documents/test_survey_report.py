@@ -109,10 +109,10 @@ EXPECTED = (
     "Affairs & marriage",
     "6,366 of 10,000 people invited took part (63.7 %)",
     "by more than a factor of",
-    "DirectEncoding",
+    "direct encoding",
     "religious by affair",
     "affair ~ years",
-    "Crosswise(p='1/6')",
+    "crosswise (p = 1/6)",
     "Limitations",
 )
 

@@ -77,6 +77,31 @@ def test_no_legend_of_a_plot_is_inside_its_axes(
     assert len(drawn) == 2
 
 
+def test_a_pilot_gives_the_value_and_both_ends_of_its_interval() -> None:
+    estimate = Crosswise(1 / 6).estimate_counts(same=441, n=600)
+    ran = run("Crosswise:p=1/6", "--pilot", "same=441,n=600", "--null", "0.05", "--json")
+    document = json.loads(ran.output)
+    low, high = document["pilot"]
+    assert document["value"] == pytest.approx(0.1475)
+    for end, limit in zip((low, high), estimate.interval()[0], strict=True):
+        needed = design_sample_size(Crosswise(1 / 6), float(limit), null=0.05)
+        assert (end["value"], end["n"]) == (pytest.approx(limit), list(needed.n))
+    # an end beyond the null
+    text = run("Crosswise:p=1/6", "--pilot", "same=441,n=600", "--null", "0.1").output
+    assert "At 0.09632, an end of the pilot's 95 % interval: no number of people" in text
+    for arguments, message in (
+        ([], "value = None or a pilot must be given"),
+        (["--pilot", "same=441,n=600", "--value", "0.1"], "and not both"),
+        (["--pilot", "same=many,n=600"], "must have the form REPORT=COUNT"),
+        (["--pilot", "yes=441,n=600"], "yes = 441 is not a report of this design"),
+    ):
+        refused = run("Crosswise:p=1/6", *arguments)
+        assert refused.exit_code != 0
+        assert message in refused.output + str(refused.exception)
+    two = run("CheaterDetection:p1=1/4,p2=3/4", "--pilot", "yes=3,n=9")
+    assert "needs a design with one sample" in two.output + str(two.exception)
+
+
 def test_the_plot_is_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "power.png"
     assert run("Crosswise:p=1/4", "--value", "0.1", "--plot", str(picture)).exit_code == 0

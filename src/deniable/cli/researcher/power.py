@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from deniable.cli.helping import command
 from deniable.cli.output import emit, output_options
 from deniable.errors import MissingExtraError, ParameterError
+from deniable.mechanisms.designs.design import SurveyDesign
 from deniable.mechanisms.designs.text import design_from_text, in_words
 from deniable.planning.design_power import DesignPower, design_power, design_sample_size
 from deniable.planning.study import people_to_invite
@@ -33,8 +35,12 @@ def numbers(name: str, text: str, kind: type) -> Any:
 @click.argument("design", metavar="NAME:PARAMETER=VALUE,…")
 @click.option(
     "--value",
-    required=True,
     help="The prevalence to detect; for a design with two parameters, both: 0.2,0.6.",
+)
+@click.option(
+    "--pilot",
+    metavar="REPORT=COUNT,…",
+    help="Instead of --value, the counts of a pilot with this design: same=441,n=600.",
 )
 @click.option(
     "--null", type=float, default=0.0, show_default=True, help="The value it is tested against."
@@ -86,7 +92,8 @@ def numbers(name: str, text: str, kind: type) -> Any:
 )
 def power(
     design: str,
-    value: str,
+    value: str | None,
+    pilot: str | None,
     people: str | None,
     wanted: float,
     response: float | None,
@@ -100,19 +107,66 @@ def power(
     The designs are listed in docs/designs.md, such as Crosswise:p=1/4 or
     CheaterDetection:p1=1/4,p2=3/4.
     """
-    made, truth = design_from_text(design), numbers("value", value, float)
-    if people is None:
-        found = design_sample_size(made, truth, power=wanted, **options)
+    if (value is None) == (pilot is None):
+        raise ParameterError("value", value, "or a pilot must be given, and not both")
+    made = design_from_text(design)
+    ends: list[float] = []
+    if pilot is None:
+        truth = numbers("value", value or "", float)
     else:
-        found = design_power(made, truth, numbers("n", people, int), **options)
+        truth, *ends = _piloted(made, pilot)
+
+    def plan(true: Any) -> DesignPower:
+        if people is None:
+            return design_sample_size(made, true, power=wanted, **options)
+        return design_power(made, true, numbers("n", people, int), **options)
+
+    found = plan(truth)
     if plot_file is not None:
         _draw(made, truth, found, options, plot_file)
     invited = None if response is None else people_to_invite(sum(found.n), response, attrition)
-    shown = str(found) if invited is None else f"{found}\nInvite {invited:,} people."
-    emit(
-        found.to_dict() | ({} if invited is None else {"invited": invited}),
-        found.preregistration(invited) if preregistration else shown,
-    )
+    document, lines = found.to_dict(), [str(found)]
+    if ends:
+        document["pilot"] = [_at_end(end, found, plan) for end in ends]
+        lines += [
+            f"At {end['value']:.4g}, an end of the pilot's 95 % interval: {_end_text(end)}."
+            for end in document["pilot"]
+        ]
+    if invited is not None:
+        document["invited"] = invited
+        lines.append(f"Invite {invited:,} people.")
+    emit(document, found.preregistration(invited) if preregistration else "\n".join(lines))
+
+
+def _piloted(design: Any, text: str) -> tuple[float, float, float]:
+    """What a pilot's counts say of the prevalence, and the ends of its interval."""
+    if not isinstance(design, SurveyDesign):
+        raise ParameterError("pilot", text, "needs a design with one sample and one prevalence")
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        try:
+            counts[name.strip()] = int(number)
+        except ValueError:
+            raise ParameterError("pilot", text, "must have the form REPORT=COUNT,…") from None
+    estimate = design.estimate_counts(design.counted(None, n=counts.pop("n", None), **counts))
+    low, high = estimate.interval()[0].tolist()
+    return float(estimate.values[0]), low, high
+
+
+def _at_end(end: float, found: DesignPower, plan: Callable[[float], DesignPower]) -> dict[str, Any]:
+    """The plan if an end of the pilot's interval is true; without people if that is the null, or
+    beyond it."""
+    if (end - found.null) * (found.value - found.null) <= 0 or not 0 < end < 1:
+        return {"value": end, "n": None, "power": None}
+    other = plan(end)
+    return {"value": end, "n": list(other.n), "power": other.power}
+
+
+def _end_text(end: dict[str, Any]) -> str:
+    if end["n"] is None:
+        return "no number of people distinguishes it"
+    return f"{sum(end['n']):,} people, power {100 * end['power']:.1f} %"
 
 
 def _draw(made: Any, truth: Any, found: DesignPower, options: dict[str, Any], path: Path) -> None:

@@ -3,14 +3,17 @@ mistakes are found."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
 from deniable.aggregator.history import file_catalogue, period_counts
 from deniable.aggregator.service import Service
@@ -28,7 +31,7 @@ from deniable.errors import DocumentError
 from deniable.queries.query import Query
 from deniable.queries.schedule import Schedule
 from deniable.queries.strata import Stratum
-from deniable.randomness import system_source
+from deniable.randomness import seeded_source
 from toolkit.crowds import ORIGIN, RING
 from toolkit.releases import ReleasingAggregator, telling_query
 from toolkit.servers.served import served
@@ -145,6 +148,19 @@ def _parts_of_granules(connection: Any, query: str, epochs: range) -> list[granu
     return [each._replace(panes=inside) for each, inside in cut if inside]
 
 
+class RolledSource:
+    """Draws as often the same for a key, in another order each time: each answer has as many of the
+    reports, and others of them."""
+
+    _turns = itertools.count()
+
+    def __init__(self, key: bytes) -> None:
+        self._source = seeded_source(key)
+
+    def below(self, bound: int, n: int) -> NDArray[np.int64]:
+        return np.roll(self._source.below(bound, n), next(self._turns))
+
+
 PLANTED: dict[str, tuple[Any, str, Any, set[str]]] = {
     "whatever was counted is released": (
         granules,
@@ -177,7 +193,7 @@ PLANTED: dict[str, tuple[Any, str, Any, set[str]]] = {
     "a fraction is drawn anew for every answer": (
         file_catalogue,
         "seeded_source",
-        lambda _: system_source(),
+        RolledSource,
         {"fractions of the stored reports"},
     ),
 }

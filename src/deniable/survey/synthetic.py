@@ -63,7 +63,7 @@ class SyntheticSummary(Result):
 
     @property
     def notes(self) -> list[str]:
-        """What to tell whoever gets the file."""
+        """What to tell people who get the file."""
         bounded = np.isfinite(self.epsilon)
         lines = [
             "No row is a person's. The file loses no more than the reports: epsilon"

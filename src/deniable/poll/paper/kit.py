@@ -166,7 +166,7 @@ def _storage(found: PrintedPoll, operators: list[str]) -> str:
         ("The count", "numbers of randomized answers per epoch, never who sent them",
          f"answers count until {counted}; results 30 days, counts 10 years by default",
          f"the aggregator’s operator; results: {escaped(_readers(poll.results))}"),
-        ("Whoever opened the poll", "the signing key" + (
+        ("The person who opened the poll", "the signing key" + (
             " and the codes" if poll.answer == "codes" else ""), "until deleted",
          escaped(poll.asker)),
     ]  # fmt: skip
